@@ -1,0 +1,1 @@
+"""`oa`: a GPU-first semantic computing engine for Python on Vulkan."""

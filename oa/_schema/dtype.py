@@ -1,0 +1,106 @@
+"""Data types: interned, compared by identity, with the array API promotion table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oa.errors import DTypeError
+
+
+class DType:
+    """One data type. `kind` is NumPy's: b(ool) i(nt) u(nsigned) f(loat)."""
+
+    __slots__ = ("bits", "itemsize", "kind", "name", "numpy")
+
+    def __init__(self, name: str, kind: str, itemsize: int) -> None:
+        self.name = name
+        self.kind = kind
+        self.itemsize = itemsize
+        self.bits = itemsize * 8
+        self.numpy: np.dtype[Any] = np.dtype(name)
+
+    def __repr__(self) -> str:
+        return f"oa.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return as_dtype, (self.name,)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iu"
+
+
+bool_ = DType("bool", "b", 1)
+uint8 = DType("uint8", "u", 1)
+int32 = DType("int32", "i", 4)
+uint32 = DType("uint32", "u", 4)
+float32 = DType("float32", "f", 4)
+
+ALL: tuple[DType, ...] = (bool_, uint8, int32, uint32, float32)
+_BY_NAME = {d.name: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL}
+
+#: What a Python scalar becomes where no value decides: default integer int32, default float float32.
+DEFAULT_OF_KIND = {"b": bool_, "i": int32, "f": float32}
+_WEAK_RANK = {"b": 0, "i": 1, "f": 2}
+
+_PROMOTE: dict[tuple[DType, DType], DType] = {(d, d): d for d in ALL}
+for _a, _b, _r in ((uint8, int32, int32), (uint8, uint32, uint32)):
+    _PROMOTE[_a, _b] = _PROMOTE[_b, _a] = _r
+
+
+def as_dtype(value: Any) -> DType:
+    """The `DType` for a DType, a name, a Python type or a NumPy dtype. Raises DTypeError, listing the valid names."""
+    if isinstance(value, DType):
+        return value
+    if value is bool:
+        return bool_
+    if value is int:
+        return int32
+    if value is float:
+        return float32
+    try:
+        found = _BY_NAME.get(value) if isinstance(value, str) else _BY_NUMPY.get(np.dtype(value))
+    except TypeError:
+        found = None
+    if found is None:
+        names = ", ".join(d.name for d in ALL)
+        raise DTypeError(f"dtype {value!r} is not supported; the supported ones are {names}")
+    return found
+
+
+def promote(a: DType, b: DType, operation: str) -> DType:
+    """The common dtype of two values by the array API table; undefined mixes raise and name the cast."""
+    found = _PROMOTE.get((a, b))
+    if found is None:
+        raise DTypeError(
+            f"{operation}: {a.name} and {b.name} have no defined common dtype; cast one, for example"
+            f" x.astype(oa.{b.name if b.is_float else a.name})"
+        )
+    return found
+
+
+def weak_kind(value: bool | int | float) -> str:
+    """Kind of a Python scalar: b, i or f."""
+    if isinstance(value, bool):
+        return "b"
+    return "i" if isinstance(value, int) else "f"
+
+
+def join_weak(dtype: DType, kind: str, operation: str) -> DType:
+    """The dtype of a value meeting a Python scalar of `kind`: the value's own, unless the scalar's kind is higher."""
+    if kind == "f" and not dtype.is_float:
+        raise DTypeError(
+            f"{operation}: a Python float meets a {dtype.name} value; cast the value first: x.astype(oa.float32)"
+        )
+    if kind == "i" and dtype.kind == "b":
+        raise DTypeError(
+            f"{operation}: a Python int meets a bool value; cast the value first: x.astype(oa.int32)"
+        )
+    return dtype
