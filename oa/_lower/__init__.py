@@ -1,0 +1,1 @@
+"""Graph x device profile -> Plan. Pure functions: no handles, files, clock or environment."""
