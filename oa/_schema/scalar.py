@@ -1,0 +1,174 @@
+"""Typed scalar expressions: the hash-consed DAG that pointwise bodies, gradients and fused kernels are made of.
+
+Equal expressions are one object, so common sub-expressions are shared by construction and equality is identity.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oa._schema.dtype import DType, bool_, float32, int32, uint32
+
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
+#: Operations that cost about one machine instruction; everything else counts as heavy when deciding recomputation.
+CHEAP = frozenset(
+    "arg const word dim load cast add sub mul neg abs min max where eq ne lt le gt ge band bor bxor bnot shl shr"
+    " floor ceil trunc round sign square isnan isinf isfinite signbit copysign bitcast_u32 bitcast_f32".split()
+)
+#: Operations defined for floating-point operands only.
+FLOAT_ONLY = frozenset(
+    "div sqrt rsqrt recip exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh"
+    " asinh acosh atanh erf sigmoid hypot floor ceil trunc round copysign".split()
+)
+
+
+class Scalar:
+    """One typed scalar operation. Leaves: `arg` (attr: operand number), `const` (attr: 32-bit pattern), `dim` (attr: axis)."""
+
+    __slots__ = ("args", "attr", "dtype", "id", "op")
+    op: str
+    dtype: DType
+    args: tuple[Scalar, ...]
+    attr: Any
+    id: int
+
+    def __repr__(self) -> str:
+        return text(self)
+
+
+_INTERNED: dict[tuple[Any, ...], Scalar] = {}
+
+
+def scalar(op: str, dtype: DType, args: tuple[Scalar, ...] = (), attr: Any = None) -> Scalar:
+    """The one node with this operation, dtype, arguments and attribute."""
+    key = (op, dtype, args, attr)
+    found = _INTERNED.get(key)
+    if found is None:
+        found = Scalar()
+        found.op, found.dtype, found.args, found.attr, found.id = op, dtype, args, attr, len(_INTERNED)
+        _INTERNED[key] = found
+    return found
+
+
+def bit_pattern(value: bool | int | float, dtype: DType) -> int:
+    """The 32-bit pattern that stands for `value` in a register or argument word of `dtype`."""
+    if dtype is float32:
+        try:
+            return int(struct.unpack("<I", struct.pack("<f", float(value)))[0])
+        except OverflowError:
+            return 0x7F800000 if value > 0 else 0xFF800000
+    if dtype is bool_:
+        return int(bool(value))
+    return int(value) & (0xFFFFFFFF if dtype.itemsize == 4 else 0xFF)
+
+
+def from_pattern(pattern: int, dtype: DType) -> bool | int | float:
+    """The value that a 32-bit pattern stands for."""
+    if dtype is float32:
+        return float(struct.unpack("<f", struct.pack("<I", pattern))[0])
+    if dtype is bool_:
+        return bool(pattern)
+    return pattern - (1 << 32) if dtype is int32 and pattern >> 31 else pattern
+
+
+def const(value: bool | int | float, dtype: DType) -> Scalar:
+    """A constant; its bits are its identity, so -0.0 and 0.0 differ and NaN equals itself."""
+    return scalar("const", dtype, (), bit_pattern(value, dtype))
+
+
+def arg(index: int, dtype: DType) -> Scalar:
+    """Operand number `index` of the operation."""
+    return scalar("arg", dtype, (), index)
+
+
+def dim(axis: int) -> Scalar:
+    """The index along `axis` of the element being computed, as int32."""
+    return scalar("dim", int32, (), axis)
+
+
+def cast(value: Scalar, dtype: DType) -> Scalar:
+    """`value` in another dtype; no node when it has that dtype already."""
+    return value if value.dtype is dtype else scalar("cast", dtype, (value,))
+
+
+def apply(op: str, *args: Scalar, attr: Any = None) -> Scalar:
+    """An operation on typed arguments; the result's dtype follows from the operation."""
+    return scalar(op, result_dtype(op, [a.dtype for a in args]), args, attr)
+
+
+def result_dtype(op: str, dtypes: Sequence[DType]) -> DType:
+    """Dtype of `op` on operands of `dtypes` (which agree, but for `where`'s condition and `philox`)."""
+    if op in COMPARISONS or op in PREDICATES:
+        return bool_
+    if op == "where":
+        return dtypes[1]
+    if op in ("philox", "umulhi", "bitcast_u32"):
+        return uint32
+    if op == "bitcast_f32":
+        return float32
+    return dtypes[0]
+
+
+def substitute(root: Scalar, leaf: Callable[[Scalar], Scalar | None]) -> Scalar:
+    """`root` with each node for which `leaf` returns something replaced by it. Iterative: depth is unbounded."""
+    done: dict[Scalar, Scalar] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        new = leaf(node)
+        if new is not None:
+            done[node] = new
+            stack.pop()
+            continue
+        missing = [a for a in node.args if a not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        args = tuple(done[a] for a in node.args)
+        done[node] = node if args == node.args else scalar(node.op, node.dtype, args, node.attr)
+        stack.pop()
+    return done[root]
+
+
+def topological(roots: Sequence[Scalar]) -> list[Scalar]:
+    """All nodes below `roots`, operands before their users, in a deterministic order."""
+    order: list[Scalar] = []
+    state: dict[Scalar, bool] = {}
+    stack = list(reversed(roots))
+    while stack:
+        node = stack[-1]
+        if state.get(node):
+            stack.pop()
+        elif node in state:
+            state[node] = True
+            order.append(node)
+            stack.pop()
+        else:
+            state[node] = False
+            stack.extend(a for a in reversed(node.args) if a not in state)
+    return order
+
+
+def args_used(root: Scalar) -> set[int]:
+    """Operand numbers that the expression reads."""
+    return {n.attr for n in topological([root]) if n.op == "arg"}
+
+
+def text(root: Scalar) -> str:
+    """A readable, deterministic form; long expressions are cut."""
+    if root.op == "const":
+        return repr(from_pattern(root.attr, root.dtype))
+    if root.op == "arg":
+        return f"x{root.attr}"
+    if root.op == "dim":
+        return f"i{root.attr}"
+    name = f"{root.op}<{root.dtype.name}>" if root.op == "cast" else root.op
+    inner = ", ".join(text(a) for a in root.args)
+    joined = f"{name}({inner})"
+    return joined if len(joined) < 400 else f"{name}(...)"
