@@ -1,0 +1,123 @@
+"""Nodes and values of the pending graph, and the batch that collects them and grows its key as it goes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from oa._graph.views import Layout
+from oa._schema.op import Instance
+from oa._schema.spec import Spec
+
+Where = tuple[CodeType, int]
+_PACKAGE = __name__.partition(".")[0]
+
+
+class Value:
+    """One SSA value: pending (made by a node of a batch), stored, a Python number, or failed.
+
+    `handle` is a weak reference to the user's object: a value whose handle is dead is wanted by nobody outside its batch.
+    """
+
+    __slots__ = ("batch", "error", "handle", "layout", "node", "number", "ordinal", "plan", "spec", "storage")
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.batch: Batch | None = None
+        self.node: Node | None = None
+        self.ordinal = 0
+        self.storage: Any = None
+        self.layout: Layout | None = None
+        self.number: bool | int | float | None = None
+        self.error: BaseException | None = None
+        self.plan: Any = None
+        self.handle: Callable[[], Any] = _nobody
+
+    @property
+    def pending(self) -> bool:
+        """Whether the value waits for its batch to run."""
+        return self.batch is not None
+
+
+def _nobody() -> None:
+    return None
+
+
+class Node:
+    """One recorded operation."""
+
+    __slots__ = ("inputs", "instance", "outputs", "where")
+
+    def __init__(self, instance: Instance, inputs: tuple[Value, ...], outputs: tuple[Value, ...], where: Where) -> None:
+        self.instance = instance
+        self.inputs = inputs
+        self.outputs = outputs
+        self.where = where
+
+
+class Batch:
+    """Operations recorded and not yet run. `key` grows with them: instance ids and input ordinals, exact.
+
+    Ordinals of node outputs count up from 0; externals (stored values and numbers) are numbered -1, -2, ... by first use.
+    """
+
+    __slots__ = ("_external", "count", "externals", "key", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.key: list[int] = []
+        self.count = 0
+        self.externals: list[Value] = []
+        self._external: dict[int, int] = {}
+
+    def external(self, value: Value) -> int:
+        """The ordinal of a value made outside this batch."""
+        found = self._external.get(id(value))
+        if found is None:
+            self.externals.append(value)
+            found = self._external[id(value)] = -len(self.externals)
+        return found
+
+    def append(self, instance: Instance, inputs: tuple[Value, ...], where: Where) -> tuple[Value, ...]:
+        """Record one node and return its results."""
+        key = self.key
+        key.append(instance.id)
+        for value in inputs:
+            key.append(value.ordinal if value.batch is self else self.external(value))
+        outputs = []
+        for out in instance.outs:
+            value = Value(out)
+            value.batch = self
+            value.ordinal = self.count
+            self.count += 1
+            outputs.append(value)
+        made = tuple(outputs)
+        node = Node(instance, inputs, made, where)
+        for value in made:
+            value.node = node
+        self.nodes.append(node)
+        return made
+
+
+def caller() -> Where:
+    """Code object and instruction offset of the innermost frame outside the package; resolved to a line only when shown."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name != _PACKAGE and not name.startswith("oa."):
+            break
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+def line_of(where: Where) -> str:
+    """`file:line` of a recorded place."""
+    code, offset = where
+    line = code.co_firstlineno
+    for start, stop, at in code.co_lines():
+        if start <= offset < stop and at is not None:
+            line = at
+            break
+    return f"{code.co_filename}:{line}"

@@ -1,0 +1,168 @@
+"""From a Python call to a recorded node: binding, weak scalars, and the checks every operation shares.
+
+The hot path is a dictionary look-up keyed by the interned specs of the operands; inference runs once per key.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from oa._schema.dtype import DType
+from oa._schema.op import Instance, Number, Operation, freeze
+from oa._schema.spec import Spec, spec
+from oa._schema.value import Typed
+from oa.errors import ArgumentError, EngineMismatch, OaError
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def user_line() -> str:
+    """`file:line` of the innermost caller outside the package, or an empty string."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+def at_user_line(error: OaError) -> OaError:
+    """The same error, its message ending at the user's line."""
+    line = user_line()
+    if line and error.args and isinstance(error.args[0], str) and " (at " not in error.args[0]:
+        error.args = (f"{error.args[0]} (at {line})", *error.args[1:])
+    return error
+
+
+def _reject(operation: Operation, name: str, value: Any) -> ArgumentError:
+    found = f"{type(value).__module__}.{type(value).__name__}"
+    return ArgumentError(
+        f"{operation.name}: {name} is a {found}; wanted an oa value or a Python number."
+        " Convert arrays with oa.matrix.from_numpy(engine, array)"
+    )
+
+
+def _engine_of(operation: Operation, operands: tuple[Any, ...]) -> Any:
+    engine = None
+    for value in operands:
+        if isinstance(value, Typed):
+            if engine is None:
+                engine = value._engine
+            elif value._engine is not engine:
+                raise EngineMismatch(
+                    f"{operation.name}: the operands belong to two engines, {engine!r} and {value._engine!r};"
+                    " move one over with oa.matrix.from_numpy(engine, value.to_numpy())"
+                )
+    if engine is None:
+        raise ArgumentError(
+            f"{operation.name}: none of the operands is an oa value; make one with oa.matrix.full(engine, (), value)"
+        )
+    return engine
+
+
+def _number(operation: Operation, name: str, value: Any) -> bool | int | float:
+    if isinstance(value, Number):
+        return value
+    item = getattr(value, "item", None)
+    if item is not None and getattr(value, "shape", None) == ():
+        found = item()
+        if isinstance(found, Number):
+            return found
+    raise _reject(operation, name, value)
+
+
+def record(operation: Operation, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]) -> Any:
+    """Record one call: operands in order, Python numbers made into scalar operands."""
+    try:
+        engine = _engine_of(operation, operands)
+        specs: list[Any] = [v._value.spec if isinstance(v, Typed) else type(v) for v in operands]
+        key = (*specs, freeze(tuple(attrs.items()))) if attrs else tuple(specs)
+        found = operation.cache.get(key)
+        if found is None or any(not isinstance(v, Typed) for v in operands):
+            return _record_general(operation, engine, operands, attrs, facade)
+        return engine.record(found, tuple([v._value for v in operands]), facade)
+    except OaError as error:
+        raise at_user_line(error) from None
+
+
+def _record_general(
+    operation: Operation, engine: Any, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]
+) -> Any:
+    names = operation.operands if not operation.variadic else tuple(f"operand {i}" for i in range(len(operands)))
+    dtypes = {n: v._value.spec.dtype for n, v in zip(names, operands) if isinstance(v, Typed)}
+    values, specs = [], []
+    for name, operand in zip(names, operands):
+        if isinstance(operand, Typed):
+            value = operand._value
+        else:
+            number = _number(operation, name, operand)
+            value = engine.scalar_value(spec(operation.weak_dtype(name, number, dtypes), ()), number)
+        values.append(value)
+        specs.append(value.spec)
+    instance = make_instance(operation, tuple(specs), attrs, facade)
+    return engine.record(instance, tuple(values), facade)
+
+
+def make_instance(
+    operation: Operation, specs: tuple[Spec, ...], attrs: dict[str, Any], facade: type[Typed]
+) -> Instance:
+    """The instance for these specs and attributes; a composite's is made by tracing its body."""
+    key = (*specs, freeze(tuple(attrs.items()))) if attrs else specs
+    found = operation.cache.get(key)
+    if found is not None:
+        return found
+    if operation.kind == "composite":
+        return trace_composite(operation, specs, attrs, key, facade)
+    return operation.instance(specs, attrs, key)
+
+
+#: Set by `_graph.trace`, which this layer may not import: makes the instance of a composite.
+trace_composite: Callable[..., Instance]
+
+
+def wrap(operation: Operation, function: Callable[..., Any], facade: Callable[[], type[Typed]]) -> Callable[..., Any]:
+    """The public function of `operation`."""
+    names, defaults = operation.operands, operation.attributes
+    count = len(names)
+
+    if operation.variadic:
+
+        def call(*operands: Any, **attrs: Any) -> Any:
+            return record(operation, operands, {**defaults, **attrs}, facade())
+
+    elif not defaults and count <= 2:
+
+        def call(*operands: Any, **named: Any) -> Any:
+            if len(operands) != count or named:
+                operands, _ = _bind(operation, operands, named)
+            return record(operation, operands, {}, facade())
+
+    else:
+
+        def call(*operands: Any, **named: Any) -> Any:
+            operands, attrs = _bind(operation, operands, named)
+            return record(operation, operands, attrs, facade())
+
+    wrapped = functools.wraps(function)(call)
+    wrapped.operation = operation  # type: ignore[attr-defined]
+    return wrapped
+
+
+def _bind(operation: Operation, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands and complete attributes from any mix of positional and named arguments."""
+    try:
+        bound = operation.signature.bind(*args, **named)
+    except TypeError as error:
+        raise at_user_line(ArgumentError(f"{operation.name}{operation.signature}: {error}")) from None
+    bound.apply_defaults()
+    values = bound.arguments
+    operands = tuple(values[n] for n in operation.operands)
+    return operands, {n: values[n] for n in operation.attributes}
+
+
+def dtype_of(value: Any) -> DType | None:
+    """The dtype of an operand, None for a Python number."""
+    return value._value.spec.dtype if isinstance(value, Typed) else None

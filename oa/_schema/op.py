@@ -1,0 +1,201 @@
+"""Declaring an operation: a decorated, annotated function is its whole schema.
+
+`pointwise`   the body is a scalar expression of the operands, traced once per mix of operand dtypes
+`composite`   the body calls other operations; it is traced per instance and expanded when lowered
+`primitive`   the body is the inference rule: it sees the operands' specs and returns an `Inference`
+
+Parameters annotated `Matrix` or `Operand` are operands, all others attributes. A primitive's gradient rule is attached with
+`declare.gradient(operation)`; the names of its parameters say which operands and results it needs kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from oa._schema import derivative
+from oa._schema import scalar as sc
+from oa._schema.dtype import DType, join_weak, promote, weak_kind
+from oa._schema.expr import Expr, resolve
+from oa._schema.scalar import Scalar
+from oa._schema.spec import Spec, broadcast, spec
+from oa.errors import ArgumentError, DTypeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Annotations that mark an operand.
+OPERAND_ANNOTATIONS = frozenset({"Matrix", "Operand"})
+_KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "floating-point"}
+Number = (bool, int, float)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What a primitive's rule says: its results, what the lowering needs to know, and for pointwise kinds the body."""
+
+    outs: tuple[Spec, ...]
+    params: tuple[Any, ...] = ()
+    body: Scalar | None = None
+
+
+class Instance:
+    """One operation on operands of given specs with given attributes: everything about a node that is not its inputs."""
+
+    __slots__ = ("attrs", "body", "id", "ins", "op", "outs", "params", "template")
+    _count = 0
+
+    def __init__(self, op: Operation, ins: tuple[Spec, ...], attrs: dict[str, Any], found: Inference) -> None:
+        self.op, self.ins, self.attrs = op, ins, attrs
+        self.outs, self.params, self.body = found.outs, found.params, found.body
+        self.template: Any = None
+        self.id = Instance._count
+        Instance._count += 1
+
+    def __repr__(self) -> str:
+        ins = ", ".join(map(repr, self.ins))
+        outs = ", ".join(map(repr, self.outs))
+        return f"{self.op.name}({ins}) -> {outs}"
+
+
+def freeze(value: Any) -> Any:
+    """`value` as a dictionary key that tells 1, True and 1.0, and 0.0 and -0.0, apart."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(v) for v in value)
+    if isinstance(value, float):
+        return ("f", struct.pack("<d", value))
+    if isinstance(value, slice):
+        return ("s", freeze(value.start), freeze(value.stop), freeze(value.step))
+    return (type(value), value)
+
+
+@dataclass(eq=False)
+class Operation:
+    """The record of one operation, from which every derived surface is made."""
+
+    name: str
+    kind: str
+    function: Callable[..., Any]
+    operands: tuple[str, ...]
+    attributes: dict[str, Any]
+    kinds: str = "biuf"
+    exclude: tuple[str, ...] = ()
+    gradient: Callable[..., Any] | None = None
+    saves: tuple[str, ...] = ()
+    cache: dict[Any, Instance] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @functools.cached_property
+    def variadic(self) -> bool:
+        """Whether the single operand stands for a sequence of operands."""
+        return any(p.kind is p.VAR_POSITIONAL for p in self.signature.parameters.values())
+
+    def infer(self, ins: tuple[Spec, ...], attrs: dict[str, Any]) -> Inference:
+        """Shapes, dtypes and body for operands of these specs."""
+        if self.kind == "pointwise":
+            return self._infer_pointwise(ins, attrs)
+        if self.kind == "composite":
+            raise ArgumentError(f"{self.name}: a composite is inferred by tracing it")
+        found: Inference = self.function(*ins, **attrs)
+        return found
+
+    def instance(self, ins: tuple[Spec, ...], attrs: dict[str, Any], key: Any) -> Instance:
+        """The instance under `key`, made on first use."""
+        found = self.cache.get(key)
+        if found is None:
+            found = self.cache[key] = Instance(self, ins, attrs, self.infer(ins, attrs))
+        return found
+
+    def check_kind(self, dtype: DType) -> None:
+        """DTypeError unless the operation is defined for the dtype's kind."""
+        if dtype.kind not in self.kinds:
+            wanted = " or ".join(_KIND_NAMES[k] for k in self.kinds)
+            mend = "oa.float32" if "f" in self.kinds else "oa.int32"
+            raise DTypeError(
+                f"{self.name}: {dtype.name} is not accepted; wanted {wanted}. Cast first: x.astype({mend})"
+            )
+
+    def common_dtype(self, dtypes: dict[str, DType]) -> DType | None:
+        """The dtype to which the operands outside `exclude` are promoted."""
+        common: DType | None = None
+        for name, dtype in dtypes.items():
+            if name not in self.exclude:
+                common = dtype if common is None else promote(common, dtype, self.name)
+        if common is not None:
+            self.check_kind(common)
+        return common
+
+    def _infer_pointwise(self, ins: tuple[Spec, ...], attrs: dict[str, Any]) -> Inference:
+        common = self.common_dtype(dict(zip(self.operands, (s.dtype for s in ins))))
+        shape = broadcast([s.shape for s in ins], self.name, self.operands)
+        dtypes = [
+            s.dtype if name in self.exclude else (common or s.dtype) for name, s in zip(self.operands, ins)
+        ]
+        root = self.function(*(Expr("arg", (), i) for i in range(len(ins))), **attrs)
+        body = resolve(root, dtypes, self.name)
+
+        def promoted(node: Scalar) -> Scalar | None:
+            if node.op != "arg":
+                return None
+            return sc.cast(sc.arg(node.attr, ins[node.attr].dtype), node.dtype)
+
+        body = sc.substitute(body, promoted)
+        return Inference((spec(body.dtype, shape),), (), body)
+
+    def weak_dtype(self, name: str, number: bool | int | float, others: dict[str, DType]) -> DType:
+        """The dtype that a Python number takes among operands of these dtypes."""
+        kind = weak_kind(number)
+        relevant = {n: d for n, d in others.items() if n not in self.exclude}
+        common = self.common_dtype(relevant) if relevant and name not in self.exclude else None
+        if common is None:
+            from_kind = {"b": "bool", "i": "int32", "f": "float32"}[kind]
+            return next(d for d in _all_dtypes() if d.name == from_kind)
+        return join_weak(common, kind, self.name)
+
+
+def _all_dtypes() -> tuple[DType, ...]:
+    from oa._schema import dtype
+
+    return dtype.ALL
+
+
+class Derived:
+    """Operations that no one declares: vector-Jacobian products of pointwise instances, made on demand and cached."""
+
+    _cache: dict[tuple[int, tuple[int, ...]], tuple[Instance, tuple[int, ...]] | None] = {}
+
+    @classmethod
+    def pointwise_vjp(cls, primal: Instance, operand: int) -> tuple[Instance, tuple[int, ...]] | None:
+        """The instance computing operand's cotangent at the result's shape, and which primal operands it reads.
+
+        Its inputs are the operands read, in order, then the cotangent. None where nothing flows back.
+        """
+        key = (primal.id, (operand,))
+        if key not in cls._cache:
+            cls._cache[key] = cls._make(primal, operand)
+        return cls._cache[key]
+
+    @staticmethod
+    def _make(primal: Instance, operand: int) -> tuple[Instance, tuple[int, ...]] | None:
+        assert primal.body is not None
+        out = primal.outs[0]
+        count = len(primal.ins)
+        found = derivative.vjp(primal.body, sc.arg(count, out.dtype), {operand}).get(operand)
+        if found is None:
+            return None
+        used = sorted(sc.args_used(found) - {count})
+        place = {old: new for new, old in enumerate([*used, count])}
+        body = sc.substitute(found, lambda n: sc.arg(place[n.attr], n.dtype) if n.op == "arg" else None)
+        ins = (*(primal.ins[i] for i in used), out)
+        record = Operation(f"{primal.op.name}.vjp{operand}", "pointwise", primal.op.function, (), {})
+        return Instance(record, ins, {}, Inference((spec(body.dtype, out.shape),), (), body)), tuple(used)
