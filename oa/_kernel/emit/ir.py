@@ -1,0 +1,305 @@
+"""The structured-IR builder: one compute kernel, encoded as SPIR-V 1.5 words while it is being built.
+
+The IR has values, variables, if, counted loops, functions, workgroup arrays and barriers; whatever is built through it is
+structured control flow by construction. Pure operations are shared by common-subexpression elimination within a
+straight-line region and from the regions that dominate it. Identical sequences of calls give identical bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from oa._kernel.emit import spirv as sp
+from oa._kernel.emit.fold import fold
+from oa._kernel.emit.memory import Memory
+from oa._kernel.emit.text import print_module
+from oa._kernel.emit.types import Buffer, Ty, Value, Var
+from oa.errors import InternalError
+
+__all__ = ["Buffer", "Builder", "Ty", "Value", "Var"]
+
+
+class Builder(Memory):
+    """Builds one compute kernel.
+
+    name: shown by `text`; not part of the words.
+    local_size: workgroup size, fixed in the module.
+    addressing: "address" (buffers are reached through pointers in the argument block) or "descriptor" (set 0).
+    buffers: how each bound buffer is used.
+    trusted: native operations that this device is known to round correctly, out of "fdiv", "fsqrt" and "ffma"
+        (fused). What is not trusted is corrected by the safe-maths prelude.
+
+    >>> b = Builder("double", (64, 1, 1), "descriptor", [Buffer("r"), Buffer("w")])
+    >>> i = b.builtin("global_id")
+    >>> with b.if_(b.op("ult", i, b.word(0))):
+    ...     x = b.bitcast(Ty.F32, b.load(0, i))
+    ...     b.store(1, i, b.bitcast(Ty.U32, b.op("fadd", x, x)))
+    >>> words = b.finish()
+    """
+
+    def op(self, name: str, *args: Value) -> Value:
+        """One primitive operation on register values; see `spirv.OPS` for the names, plus "fabs" and "umulhi"."""
+        spec = sp.OPS.get(name)
+        if spec is None:
+            return self._compound(name, args)
+        self._check_operands(name, spec, args)
+        if spec.operands != "f":
+            folded = fold(self, name, args)
+            if folded is not None:
+                return folded
+        ids = [a.id for a in args]
+        if spec.commutative and ids[0] > ids[1]:
+            ids.reverse()
+        key = (name, *ids)
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        ty = spec.result or args[0].ty
+        made = self._id()
+        if spec.ext:
+            self._code += (
+                len(ids) + 5 << 16 | sp.OP_EXT_INST, self._scalar(ty), made, self._extended(), spec.code, *ids
+            )  # fmt: skip
+        else:
+            self._code += (len(ids) + 3 << 16 | spec.code, self._scalar(ty), made, *ids)
+        if spec.no_contraction:
+            self._decorations += (3 << 16 | sp.OP_DECORATE, made, sp.DECORATION_NO_CONTRACTION)
+        return self._remember(key, Value(made, ty, None, (name, args)))
+
+    @staticmethod
+    def _check_operands(name: str, spec: sp.Op, args: Sequence[Value]) -> None:
+        if len(args) != spec.arity:
+            raise InternalError(f"{name}: got {len(args)} operands, wanted {spec.arity}")
+        first = args[0].ty
+        kind = spec.operands
+        good = (
+            first is Ty.F32
+            if kind == "f"
+            else first is Ty.BOOL
+            if kind == "b"
+            else first is Ty.I32 or first is Ty.U32
+            if kind == "i"
+            else first is (Ty.I32 if kind == "s" else Ty.U32)
+        )
+        if good:
+            for other in args[1:]:
+                if other.ty is not first and not (name.startswith("sh") and other.ty.is_int):
+                    good = False
+        if not good:
+            raise InternalError(f"{name}: operand types {[a.ty for a in args]} do not fit")
+
+    def _compound(self, name: str, args: tuple[Value, ...]) -> Value:
+        """Operations that are more than one instruction."""
+        if name == "fabs":
+            pattern = self.bitcast(Ty.U32, args[0])
+            return self.bitcast(Ty.F32, self.op("and", pattern, self.bits(Ty.U32, 0x7FFFFFFF)))
+        if name == "umulhi":
+            a, b = args
+            if a.ty is not Ty.U32 or b.ty is not Ty.U32:
+                raise InternalError(f"umulhi: operand types {[a.ty, b.ty]} do not fit, wanted u32")
+            if a.const is not None and b.const is not None:
+                return self.bits(Ty.U32, a.const * b.const >> 32)
+            return self._umulhi(a, b)
+        raise InternalError(f"unknown primitive operation {name!r}")
+
+    def _umulhi(self, a: Value, b: Value) -> Value:
+        if a.id > b.id:
+            a, b = b, a
+        key = ("umulhi", a.id, b.id)
+        found = self._known.get(key)
+        if found is None:
+            u32 = self._scalar(Ty.U32)
+            pair, made = self._id(), self._id()
+            self._code += (
+                5 << 16 | sp.OP_UMUL_EXTENDED, self._type(sp.OP_TYPE_STRUCT, u32, u32), pair, a.id, b.id,
+                5 << 16 | sp.OP_COMPOSITE_EXTRACT, u32, made, pair, 1,
+            )  # fmt: skip
+            found = self._remember(key, Value(made, Ty.U32))
+        return found
+
+    def select(self, cond: Value, a: Value, b: Value) -> Value:
+        """`a` where `cond` is true, else `b`; both are evaluated."""
+        if cond.ty is not Ty.BOOL or a.ty is not b.ty:
+            raise InternalError(f"select: operand types {[cond.ty, a.ty, b.ty]} do not fit")
+        if a is b:
+            return a
+        if cond.const is not None:
+            return a if cond.const else b
+        key = ("select", cond.id, a.id, b.id)
+        found = self._known.get(key)
+        if found is None:
+            made = self._id()
+            self._code += (6 << 16 | sp.OP_SELECT, self._scalar(a.ty), made, cond.id, a.id, b.id)
+            found = self._remember(key, Value(made, a.ty))
+        return found
+
+    def bitcast(self, ty: Ty, a: Value) -> Value:
+        """The same 32 bits as another type."""
+        if a.ty is ty:
+            return a
+        if a.ty is Ty.BOOL or ty is Ty.BOOL:
+            raise InternalError("bitcast: a bool has no bit pattern, use select or a comparison")
+        if a.const is not None:
+            return self.bits(ty, a.const)
+        if a.source is not None and a.source[0] == "bitcast":
+            return self.bitcast(ty, a.source[1][0])
+        key = ("bitcast", ty.order, a.id)
+        found = self._known.get(key)
+        if found is None:
+            made = self._id()
+            self._code += (4 << 16 | sp.OP_BITCAST, self._scalar(ty), made, a.id)
+            found = self._remember(key, Value(made, ty, None, ("bitcast", (a,))))
+        return found
+
+    # --- control flow -------------------------------------------------------------------------------------------
+
+    def _label(self, label: int) -> None:
+        self._code += (2 << 16 | sp.OP_LABEL, label)
+        self._block_id = label
+
+    def _branch(self, label: int) -> None:
+        self._code += (2 << 16 | sp.OP_BRANCH, label)
+
+    def _select_block(self, cond: Value, then: int, other: int, merge: int) -> None:
+        if cond.ty is not Ty.BOOL:
+            raise InternalError(f"a condition must be bool, got {cond.ty}")
+        self._code += (
+            3 << 16 | sp.OP_SELECTION_MERGE, merge, 0,
+            4 << 16 | sp.OP_BRANCH_CONDITIONAL, cond.id, then, other,
+        )  # fmt: skip
+
+    @contextmanager
+    def if_(self, cond: Value) -> Iterator[None]:
+        """Runs the body where `cond` is true. Values made inside must not be used outside; use a Var."""
+        then, merge = self._id(), self._id()
+        self._select_block(cond, then, merge, merge)
+        self._label(then)
+        mark = len(self._order)
+        yield
+        self._forget(mark)
+        self._branch(merge)
+        self._label(merge)
+
+    def if_else(
+        self, cond: Value, then: Callable[[], Sequence[Value]], other: Callable[[], Sequence[Value]]
+    ) -> tuple[Value, ...]:
+        """Runs one of the two bodies and returns its values, pairwise of equal types."""
+        then_label, other_label, merge = self._id(), self._id(), self._id()
+        self._select_block(cond, then_label, other_label, merge)
+        results: list[Sequence[Value]] = []
+        ends: list[int] = []
+        for label, body in ((then_label, then), (other_label, other)):
+            self._label(label)
+            mark = len(self._order)
+            results.append(tuple(body()))
+            self._forget(mark)
+            ends.append(self._block_id)
+            self._branch(merge)
+        self._label(merge)
+        yes, no = results
+        if [v.ty for v in yes] != [v.ty for v in no]:
+            raise InternalError(f"if_else: branches give {[v.ty for v in yes]} and {[v.ty for v in no]}")
+        return tuple(self._phi(a.ty, a.id, ends[0], b.id, ends[1]) for a, b in zip(yes, no, strict=True))
+
+    def _phi(self, ty: Ty, first: int, first_block: int, second: int, second_block: int) -> Value:
+        made = self._id()
+        self._code += (7 << 16 | sp.OP_PHI, self._scalar(ty), made, first, first_block, second, second_block)
+        return Value(made, ty)
+
+    @contextmanager
+    def loop(self, start: Value, stop: Value, step: Value) -> Iterator[Value]:
+        """A counted u32 loop: `i = start; while i < stop: body; i += step`. stop + step must not pass 2^32."""
+        if not (start.ty is stop.ty is step.ty is Ty.U32):
+            raise InternalError(f"loop: bounds are {[start.ty, stop.ty, step.ty]}, wanted u32")
+        header, body, again, merge, following = (self._id() for _ in range(5))
+        before = self._block_id
+        self._branch(header)
+        self._label(header)
+        index = self._phi(Ty.U32, start.id, before, following, again)
+        inside = self._id()
+        self._code += (
+            5 << 16 | sp.OPS["ult"].code, self._scalar(Ty.BOOL), inside, index.id, stop.id,
+            4 << 16 | sp.OP_LOOP_MERGE, merge, again, 0,
+            4 << 16 | sp.OP_BRANCH_CONDITIONAL, inside, body, merge,
+        )  # fmt: skip
+        self._label(body)
+        mark = len(self._order)
+        yield index
+        self._forget(mark)
+        self._branch(again)
+        self._label(again)
+        self._code += (5 << 16 | sp.OPS["iadd"].code, self._scalar(Ty.U32), following, index.id, step.id)
+        self._branch(header)
+        self._label(merge)
+
+    # --- functions ----------------------------------------------------------------------------------------------
+
+    def function(
+        self, name: str, params: Sequence[Ty], result: Ty, body: Callable[[Sequence[Value]], Value]
+    ) -> None:
+        """Define a pure function, once per module: a second definition of the same name is ignored.
+
+        The body sees only its parameters and constants: no buffers, words, built-ins or workgroup arrays.
+        """
+        if name in self._callable:
+            return
+        kinds = [self._scalar(ty) for ty in params]
+        returned = self._scalar(result)
+        made = self._id()
+        self._callable[name] = (made, tuple(params), result)
+        outer = self._enter_function()
+        arguments = [Value(self._id(), ty) for ty in params]
+        head = [5 << 16 | sp.OP_FUNCTION, returned, made, 0, self._type(sp.OP_TYPE_FUNCTION, returned, *kinds)]
+        for kind, argument in zip(kinds, arguments, strict=True):
+            head += (3 << 16 | sp.OP_FUNCTION_PARAMETER, kind, argument.id)
+        head += (2 << 16 | sp.OP_LABEL, self._block_id)
+        value = body(arguments)
+        if value.ty is not result:
+            raise InternalError(f"function {name}: the body gives {value.ty}, declared {result}")
+        self._code += (2 << 16 | sp.OP_RETURN_VALUE, value.id, 1 << 16 | sp.OP_FUNCTION_END)
+        self._functions.append(head + self._variables + self._code)
+        self._leave_function(outer)
+
+    def call(self, name: str, *args: Value) -> Value:
+        """Call a function defined with `function`."""
+        if name not in self._callable:
+            raise InternalError(f"call of {name!r}, which is not defined in this module")
+        target, params, result = self._callable[name]
+        if tuple(a.ty for a in args) != params:
+            raise InternalError(f"call of {name}: got {[a.ty for a in args]}, wanted {list(params)}")
+        key = ("call", target, *(a.id for a in args))
+        found = self._known.get(key)
+        if found is None:
+            made = self._id()
+            self._code.append(len(args) + 4 << 16 | sp.OP_FUNCTION_CALL)
+            self._code += (self._scalar(result), made, target, *(a.id for a in args))
+            found = self._remember(key, Value(made, result))
+        return found
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def _words(self) -> list[int]:
+        """Close the kernel (once) and lay out the module."""
+        if not self._finished:
+            if self._in_function:
+                raise InternalError("finish inside a function body")
+            void = self._type(sp.OP_TYPE_VOID)
+            head = [5 << 16 | sp.OP_FUNCTION, void, self._entry, 0, self._type(sp.OP_TYPE_FUNCTION, void)]
+            head += (2 << 16 | sp.OP_LABEL, self._entry_label)
+            self._code += (1 << 16 | sp.OP_RETURN, 1 << 16 | sp.OP_FUNCTION_END)
+            self._functions.append(head + self._variables + self._prologue + self._code)
+            self._finished = self._layout(self._entry, self.local_size)
+        return self._finished
+
+    def finish(self) -> bytes:
+        """The SPIR-V words, little endian. Nothing can be added afterwards."""
+        return sp.encode(self._words())
+
+    def text(self) -> str:
+        """The kernel as readable structured IR; closes the kernel as `finish` does."""
+        head = f"kernel {self.name} local {self.local_size} {self.addressing}\n"
+        for index, buffer in enumerate(self.buffers):
+            head += f"  buffer {index}: {buffer.access} x{buffer.width}\n"
+        names = {made: name for name, (made, _, _) in self._callable.items()}
+        return head + print_module(self._words(), {**names, self._entry: "main"})

@@ -1,0 +1,361 @@
+"""Memory of a kernel: argument block, bound buffers, built-in inputs, variables and workgroup arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oa._kernel.emit import spirv as sp
+from oa._kernel.emit.module import Module
+from oa._kernel.emit.types import Buffer, Ty, Value, Var
+from oa.errors import InternalError
+
+#: Code, variables, known values and their order, current block, inside a function.
+_Frame = tuple[list[int], list[int], dict[tuple[object, ...], Value], list[tuple[object, ...]], int, bool]
+
+
+class Memory(Module):
+    """The memory half of `Builder`."""
+
+    def __init__(
+        self,
+        name: str,
+        local_size: tuple[int, int, int],
+        addressing: str,
+        buffers: Sequence[Buffer],
+        *,
+        trusted: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__()
+        if addressing not in ("address", "descriptor"):
+            raise InternalError(f'addressing is {addressing!r}, wanted "address" or "descriptor"')
+        for index, buffer in enumerate(buffers):
+            if buffer.access not in ("r", "w", "rw") or buffer.width not in (1, 4):
+                raise InternalError(f"buffer {index} is {buffer}, wanted access r, w or rw and width 1 or 4")
+        self.name = name
+        self.local_size = local_size
+        self.addressing = addressing
+        self.buffers = tuple(buffers)
+        self.trusted = trusted
+        self.arg_words = 0  #: plain words of the argument block that the kernel reads, as far as built
+        self.shared_bytes = 0  #: bytes of workgroup memory, as far as built
+        self._entry = self._id()
+        self._entry_label = self._block_id = self._id()
+        self._code: list[int] = []
+        self._prologue: list[int] = []  # start of the entry block: dominates everything in main
+        self._variables: list[int] = []
+        self._known: dict[tuple[object, ...], Value] = {}
+        self._order: list[tuple[object, ...]] = []  # keys of _known in order of insertion, to leave a scope
+        self._in_function = False
+        self._callable: dict[str, tuple[int, tuple[Ty, ...], Ty]] = {}
+        self._finished: list[int] = []
+        self._words_read: dict[tuple[int, Ty], Value] = {}
+        self._inputs: dict[tuple[str, int], Value] = {}
+        self._input_vectors: dict[str, int] = {}
+        self._pointers: dict[int, int] = {}
+        self._arrays: list[tuple[int, Ty]] = []
+        self._block_base = 0
+
+    # --- scopes -------------------------------------------------------------------------------------------------
+
+    def _remember(self, key: tuple[object, ...], value: Value) -> Value:
+        self._known[key] = value
+        self._order.append(key)
+        return value
+
+    def _forget(self, mark: int) -> None:
+        """Leave a scope: what it made no longer dominates."""
+        known = self._known
+        for key in self._order[mark:]:
+            del known[key]
+        del self._order[mark:]
+
+    def _enter_function(self) -> _Frame:
+        outer = (self._code, self._variables, self._known, self._order, self._block_id, self._in_function)
+        self._code, self._variables, self._known, self._order = [], [], {}, []
+        self._block_id, self._in_function = self._id(), True
+        return outer
+
+    def _leave_function(self, outer: _Frame) -> None:
+        self._code, self._variables, self._known, self._order, self._block_id, self._in_function = outer
+
+    def _main_only(self, what: str) -> None:
+        if self._in_function:
+            raise InternalError(f"{what} inside a function body: functions see only their parameters")
+
+    # --- argument block and buffers -----------------------------------------------------------------------------
+
+    def _argument_block(self) -> int:
+        """Id of the block: a pointer (address), or the base word index (descriptor). Read once, in the prologue."""
+        if self._block_base:
+            return self._block_base
+        zero = self.bits(Ty.U32, 0).id
+        address = self.addressing == "address"
+        if address:
+            self._capabilities.append(sp.CAPABILITY_PHYSICAL_STORAGE_BUFFER)
+            self._memory_model = (sp.MODEL_PHYSICAL_STORAGE_BUFFER_64, sp.MODEL_GLSL450)
+            members = [(self._buffer_pointer(b), 8 * k) for k, b in enumerate(self.buffers)]
+            members.append((self._runtime_array(self._scalar(Ty.U32), 4), 8 * len(self.buffers)))
+            pushed = self._pointer(
+                sp.CLASS_PHYSICAL_STORAGE_BUFFER, self._block(members, sp.DECORATION_NON_WRITABLE)
+            )
+        else:
+            pushed = self._scalar(Ty.U32)
+        variable = self._global(sp.CLASS_PUSH_CONSTANT, self._block([(pushed, 0)]))
+        pointer = self._pointer(sp.CLASS_PUSH_CONSTANT, pushed)
+        chain, self._block_base = self._id(), self._id()
+        self._prologue += (
+            5 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, variable, zero,
+            4 << 16 | sp.OP_LOAD, pushed, self._block_base, chain,
+        )  # fmt: skip
+        return self._block_base
+
+    def _buffer_pointer(self, buffer: Buffer) -> int:
+        """The pointer type of a bound buffer under "address"."""
+        block = self._buffer_block(buffer, access=True)
+        return self._pointer(sp.CLASS_PHYSICAL_STORAGE_BUFFER, block)
+
+    def _buffer_block(self, buffer: Buffer, access: bool) -> int:
+        element = self._scalar(Ty.U32) if buffer.width == 1 else self._vector(4)
+        array = self._runtime_array(element, 4 * buffer.width)
+        if access and buffer.access != "rw":
+            only = sp.DECORATION_NON_WRITABLE if buffer.access == "r" else sp.DECORATION_NON_READABLE
+            return self._block([(array, 0)], only)
+        return self._block([(array, 0)])
+
+    def _bound(self, binding: int, block: int, access: str) -> int:
+        """A storage-buffer variable of set 0."""
+        variable = self._global(sp.CLASS_STORAGE_BUFFER, block)
+        self._decorate(variable, sp.DECORATION_DESCRIPTOR_SET, 0)
+        self._decorate(variable, sp.DECORATION_BINDING, binding)
+        if access == "r":
+            self._decorate(variable, sp.DECORATION_NON_WRITABLE)
+        elif access == "w":
+            self._decorate(variable, sp.DECORATION_NON_READABLE)
+        return variable
+
+    def word(self, index: int, ty: Ty = Ty.U32) -> Value:
+        """Plain word `index` of the argument block as `ty` (BOOL: is not zero); read once, at the kernel's start."""
+        self._main_only("word")
+        found = self._words_read.get((index, ty))
+        if found is not None:
+            return found
+        self.arg_words = max(self.arg_words, index + 1)
+        if ty is Ty.U32:
+            raw = self._read_word(index)
+            value = Value(raw, ty)
+        else:
+            raw = self.word(index).id
+            value = Value(self._id(), ty)
+            if ty is Ty.BOOL:
+                zero = self.bits(Ty.U32, 0).id
+                self._prologue += (5 << 16 | sp.OPS["ine"].code, self._scalar(ty), value.id, raw, zero)
+            else:
+                self._prologue += (4 << 16 | sp.OP_BITCAST, self._scalar(ty), value.id, raw)
+                value.source = ("bitcast", (self.word(index),))
+        self._words_read[index, ty] = value
+        return value
+
+    def _read_word(self, index: int) -> int:
+        base = self._argument_block()
+        u32 = self._scalar(Ty.U32)
+        count = len(self.buffers)
+        chain, made = self._id(), self._id()
+        if self.addressing == "address":
+            pointer = self._pointer(sp.CLASS_PHYSICAL_STORAGE_BUFFER, u32)
+            member, element = self.bits(Ty.U32, count).id, self.bits(Ty.U32, index).id
+            self._prologue += (
+                6 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, base, member, element,
+                6 << 16 | sp.OP_LOAD, u32, made, chain, sp.MEMORY_ALIGNED, 4,
+            )  # fmt: skip
+            return made
+        if -1 not in self._pointers:
+            block = self._block([(self._runtime_array(u32, 4), 0)])
+            self._pointers[-1] = self._bound(0, block, "r")
+        place = self._id()
+        pointer = self._pointer(sp.CLASS_STORAGE_BUFFER, u32)
+        offset, zero = self.bits(Ty.U32, 2 * count + index).id, self.bits(Ty.U32, 0).id
+        self._prologue += (
+            5 << 16 | sp.OPS["iadd"].code, u32, place, base, offset,
+            6 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, self._pointers[-1], zero, place,
+            4 << 16 | sp.OP_LOAD, u32, made, chain,
+        )  # fmt: skip
+        return made
+
+    def _buffer_base(self, buffer: int) -> int:
+        """Id of the pointer to, or of the variable for, a bound buffer."""
+        found = self._pointers.get(buffer)
+        if found is not None:
+            return found
+        self._main_only("a buffer access")
+        if not 0 <= buffer < len(self.buffers):
+            raise InternalError(f"buffer {buffer} of {len(self.buffers)}")
+        use = self.buffers[buffer]
+        if self.addressing == "descriptor":
+            found = self._bound(buffer + 1, self._buffer_block(use, access=False), use.access)
+        else:
+            base = self._argument_block()
+            held = self._buffer_pointer(use)
+            pointer = self._pointer(sp.CLASS_PHYSICAL_STORAGE_BUFFER, held)
+            chain, found = self._id(), self._id()
+            self._prologue += (
+                5 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, base, self.bits(Ty.U32, buffer).id,
+                6 << 16 | sp.OP_LOAD, held, found, chain, sp.MEMORY_ALIGNED, 8,
+            )  # fmt: skip
+        self._pointers[buffer] = found
+        return found
+
+    def _element(self, buffer: int, index: Value, width: int, access: str) -> tuple[int, tuple[int, ...]]:
+        """Pointer to one element and the memory operands of its access."""
+        self._main_only("a buffer access")
+        base = self._buffer_base(buffer)
+        use = self.buffers[buffer]
+        if use.width != width or access not in use.access:
+            raise InternalError(f"buffer {buffer} is {use}, used with access {access!r} and width {width}")
+        if index.ty is not Ty.U32:
+            raise InternalError(f"buffer {buffer}: index is {index.ty}, wanted u32")
+        address = self.addressing == "address"
+        storage = sp.CLASS_PHYSICAL_STORAGE_BUFFER if address else sp.CLASS_STORAGE_BUFFER
+        element = self._scalar(Ty.U32) if width == 1 else self._vector(4)
+        key = ("element", buffer, index.id)
+        found = self._known.get(key)
+        if found is None:
+            made = self._id()
+            self._code.append(6 << 16 | sp.OP_ACCESS_CHAIN)
+            self._code += (self._pointer(storage, element), made, base, self.bits(Ty.U32, 0).id, index.id)
+            found = self._remember(key, Value(made, Ty.U32))
+        return found.id, ((sp.MEMORY_ALIGNED, 4 * width) if address else ())
+
+    def load(self, buffer: int, index: Value) -> Value:
+        """The u32 word at word `index` of a buffer of width 1."""
+        key = ("load", buffer, index.id)
+        found = self._known.get(key)
+        if found is None:
+            pointer, operands = self._element(buffer, index, 1, "r")
+            made = self._id()
+            self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._scalar(Ty.U32), made, pointer, *operands)
+            found = Value(made, Ty.U32)
+            if self.buffers[buffer].access == "r":
+                self._remember(key, found)
+        return found
+
+    def load4(self, buffer: int, index4: Value) -> tuple[Value, ...]:
+        """The four u32 words at 16-byte `index4` of a buffer of width 4."""
+        keys = [("load4", buffer, index4.id, lane) for lane in range(4)]
+        first = self._known.get(keys[0])
+        if first is not None:
+            return first, *(self._known[key] for key in keys[1:])
+        pointer, operands = self._element(buffer, index4, 4, "r")
+        u32, whole = self._scalar(Ty.U32), self._id()
+        self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._vector(4), whole, pointer, *operands)
+        lanes = tuple(Value(self._id(), Ty.U32) for _ in range(4))
+        for lane, value in enumerate(lanes):
+            self._code += (5 << 16 | sp.OP_COMPOSITE_EXTRACT, u32, value.id, whole, lane)
+        if self.buffers[buffer].access == "r":
+            for key, value in zip(keys, lanes, strict=True):
+                self._remember(key, value)
+        return lanes
+
+    def store(self, buffer: int, index: Value, value: Value) -> None:
+        """Write one u32 word."""
+        if value.ty is not Ty.U32:
+            raise InternalError(f"store: value is {value.ty}, wanted u32")
+        pointer, operands = self._element(buffer, index, 1, "w")
+        self._code += (len(operands) + 3 << 16 | sp.OP_STORE, pointer, value.id, *operands)
+
+    def store4(self, buffer: int, index4: Value, values: Sequence[Value]) -> None:
+        """Write four u32 words as one vector."""
+        if len(values) != 4 or any(v.ty is not Ty.U32 for v in values):
+            raise InternalError(f"store4: values are {[v.ty for v in values]}, wanted four u32")
+        pointer, operands = self._element(buffer, index4, 4, "w")
+        whole = self._id()
+        self._code += (7 << 16 | sp.OP_COMPOSITE_CONSTRUCT, self._vector(4), whole, *(v.id for v in values))
+        self._code += (len(operands) + 3 << 16 | sp.OP_STORE, pointer, whole, *operands)
+
+    # --- inputs, variables, workgroup memory --------------------------------------------------------------------
+
+    def builtin(self, name: str, axis: int = 0) -> Value:
+        """An input of the invocation as u32: one of `spirv.BUILTINS`, with an axis 0..2 for the vectors."""
+        self._main_only("builtin")
+        found = self._inputs.get((name, axis))
+        if found is not None:
+            return found
+        if name not in sp.BUILTINS:
+            raise InternalError(f"unknown built-in {name!r}; the known ones are {', '.join(sp.BUILTINS)}")
+        number, is_vector = sp.BUILTINS[name]
+        u32 = self._scalar(Ty.U32)
+        whole = self._input_vectors.get(name)
+        if whole is None:
+            kind = self._vector(3) if is_vector else u32
+            variable = self._global(sp.CLASS_INPUT, kind)
+            self._decorate(variable, sp.DECORATION_BUILTIN, number)
+            whole = self._input_vectors[name] = self._id()
+            self._prologue += (4 << 16 | sp.OP_LOAD, kind, whole, variable)
+        made = whole
+        if is_vector:
+            made = self._id()
+            self._prologue += (5 << 16 | sp.OP_COMPOSITE_EXTRACT, u32, made, whole, axis)
+        value = self._inputs[name, axis] = Value(made, Ty.U32)
+        return value
+
+    def var(self, init: Value) -> Var:
+        """A mutable variable, set to `init` here."""
+        made = self._id()
+        pointer = self._pointer(sp.CLASS_FUNCTION, self._scalar(init.ty))
+        self._variables += (4 << 16 | sp.OP_VARIABLE, pointer, made, sp.CLASS_FUNCTION)
+        variable = Var(made, init.ty)
+        self.set(variable, init)
+        return variable
+
+    def get(self, variable: Var) -> Value:
+        """The variable's present value."""
+        made = self._id()
+        self._code += (4 << 16 | sp.OP_LOAD, self._scalar(variable.ty), made, variable.id)
+        return Value(made, variable.ty)
+
+    def set(self, variable: Var, value: Value) -> None:
+        """Change the variable."""
+        if value.ty is not variable.ty:
+            raise InternalError(f"set: value is {value.ty}, the variable {variable.ty}")
+        self._code += (3 << 16 | sp.OP_STORE, variable.id, value.id)
+
+    def shared(self, ty: Ty, length: int) -> int:
+        """Declare a workgroup array; returns its handle."""
+        if ty is Ty.BOOL or length < 1:
+            raise InternalError(f"shared: {length} of {ty}; wanted at least one of a 32-bit type")
+        made = self._type(sp.OP_TYPE_ARRAY, self._scalar(ty), self.bits(Ty.U32, length).id)
+        self._arrays.append((self._global(sp.CLASS_WORKGROUP, made), ty))
+        self.shared_bytes += 4 * length
+        return len(self._arrays) - 1
+
+    def _shared_element(self, array: int, index: Value) -> tuple[int, Ty]:
+        self._main_only("a workgroup array")
+        variable, ty = self._arrays[array]
+        key = ("shared", array, index.id)
+        found = self._known.get(key)
+        if found is None:
+            made = self._id()
+            pointer = self._pointer(sp.CLASS_WORKGROUP, self._scalar(ty))
+            self._code += (5 << 16 | sp.OP_ACCESS_CHAIN, pointer, made, variable, index.id)
+            found = self._remember(key, Value(made, Ty.U32))
+        return found.id, ty
+
+    def shared_load(self, array: int, index: Value) -> Value:
+        """One element of a workgroup array."""
+        pointer, ty = self._shared_element(array, index)
+        made = self._id()
+        self._code += (4 << 16 | sp.OP_LOAD, self._scalar(ty), made, pointer)
+        return Value(made, ty)
+
+    def shared_store(self, array: int, index: Value, value: Value) -> None:
+        """Write one element of a workgroup array."""
+        pointer, ty = self._shared_element(array, index)
+        if value.ty is not ty:
+            raise InternalError(f"shared_store: value is {value.ty}, the array {ty}")
+        self._code += (3 << 16 | sp.OP_STORE, pointer, value.id)
+
+    def barrier(self) -> None:
+        """Workgroup execution barrier that orders workgroup memory. Must be reached by all invocations alike."""
+        self._main_only("barrier")
+        scope = self.bits(Ty.U32, sp.SCOPE_WORKGROUP).id
+        semantics = self.bits(Ty.U32, sp.SEMANTICS_WORKGROUP_ACQUIRE_RELEASE).id
+        self._code += (4 << 16 | sp.OP_CONTROL_BARRIER, scope, scope, semantics)
