@@ -22,7 +22,7 @@ from pathlib import Path
 
 from oa.errors import FileFormatError, InternalError
 
-__all__ = ["ADDRESSINGS", "Kernel", "Pack", "default", "encode"]
+__all__ = ["ADDRESSINGS", "Kernel", "Pack", "Recipe", "default", "encode"]
 
 #: How a kernel reaches its buffers, in the order of the numbers used in the file.
 ADDRESSINGS = ("address", "descriptor")
@@ -74,6 +74,22 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {self.addressing}, {len(self.words)} bytes, {self.digest[:12]})"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one kernel of the pack is built, once per addressing. A family lists its recipes as `RECIPES` in its `family.py`.
+
+    `source` is a path below `oa/_kernel`, `defines` are preprocessor names and values; local size, shared bytes and capabilities
+    are read from the compiled module.
+    """
+
+    name: str
+    source: str
+    defines: tuple[tuple[str, str | int], ...]
+    buffers: int
+    arg_words: int
+    subgroup_size: int | None = None
 
 
 def encode(kernels: Iterable[Kernel]) -> bytes:
