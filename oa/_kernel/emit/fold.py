@@ -90,8 +90,8 @@ def _constant_right(b: Builder, name: str, x: Value, y: Value, c: int) -> Value 
         return y
     if name == "iadd":
         if x.source is not None and x.source[0] == "iadd" and x.source[1][1].const is not None:
-            inner, first = x.source[1]
-            return b.op("iadd", inner, b.bits(y.ty, first.const + c & _ALL)) if first.const is not None else None
+            inner, first = x.source[1][0], x.source[1][1].const
+            return b.op("iadd", inner, b.bits(y.ty, first + c & _ALL))
     elif name == "imul" or name in _DIVISIONS:
         if c and not c & (c - 1):
             return _power_of_two(b, name, x, c)

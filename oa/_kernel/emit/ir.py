@@ -1,8 +1,9 @@
 """The structured-IR builder: one compute kernel, encoded as SPIR-V 1.5 words while it is being built.
 
-The IR has values, variables, if, counted loops, functions, workgroup arrays and barriers; whatever is built through it is
-structured control flow by construction. Pure operations are shared by common-subexpression elimination within a
-straight-line region and from the regions that dominate it. Identical sequences of calls give identical bytes.
+The IR has values, variables, if, counted loops, functions, workgroup arrays and barriers; whatever is built
+through it is structured control flow by construction. Pure operations are shared by common-subexpression
+elimination within a straight-line region and from the regions that dominate it. Identical sequences of calls
+give identical bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from oa._kernel.emit import spirv as sp
 from oa._kernel.emit.fold import fold
 from oa._kernel.emit.memory import Memory
+from oa._kernel.emit.spirv import OPS
 from oa._kernel.emit.text import print_module
 from oa._kernel.emit.types import Buffer, Ty, Value, Var
 from oa.errors import InternalError
@@ -25,7 +27,7 @@ class Builder(Memory):
 
     name: shown by `text`; not part of the words.
     local_size: workgroup size, fixed in the module.
-    addressing: "address" (buffers are reached through pointers in the argument block) or "descriptor" (set 0).
+    addressing: "address" (buffers through pointers in the argument block) or "descriptor" (set 0).
     buffers: how each bound buffer is used.
     trusted: native operations that this device is known to round correctly, out of "fdiv", "fsqrt" and "ffma"
         (fused). What is not trusted is corrected by the safe-maths prelude.
@@ -39,55 +41,45 @@ class Builder(Memory):
     """
 
     def op(self, name: str, *args: Value) -> Value:
-        """One primitive operation on register values; see `spirv.OPS` for the names, plus "fabs" and "umulhi"."""
-        spec = sp.OPS.get(name)
+        """One primitive operation on register values: a name of `spirv.OPS`, "fabs" or "umulhi"."""
+        spec = OPS.get(name)
         if spec is None:
             return self._compound(name, args)
-        self._check_operands(name, spec, args)
-        if spec.operands != "f":
+        code, arity, operands, result, ext, exact, commutative, shift = spec
+        first = args[0]
+        ty = first.ty
+        if ty not in operands or len(args) != arity or (arity > 1 and args[1].ty is not ty and not shift):
+            raise InternalError(f"{name}: operand types {[a.ty for a in args]} do not fit")
+        if ty is not Ty.F32:
             folded = fold(self, name, args)
             if folded is not None:
                 return folded
-        ids = [a.id for a in args]
-        if spec.commutative and ids[0] > ids[1]:
-            ids.reverse()
-        key = (name, *ids)
+        key: tuple[object, ...]
+        if arity == 2:
+            left, right = first.id, args[1].id
+            if commutative and left > right:
+                left, right = right, left
+            key = (name, left, right)
+        else:
+            key = (name, *[a.id for a in args])
         found = self._known.get(key)
         if found is not None:
             return found
-        ty = spec.result or args[0].ty
-        made = self._id()
-        if spec.ext:
-            self._code += (
-                len(ids) + 5 << 16 | sp.OP_EXT_INST, self._scalar(ty), made, self._extended(), spec.code, *ids
-            )  # fmt: skip
+        made = self._next
+        self._next = made + 1
+        kind = self._scalars[(result or ty).order] or self._scalar(result or ty)
+        if arity == 2:
+            self._code += (5 << 16 | code, kind, made, left, right)
+        elif ext:
+            self._code.append(arity + 5 << 16 | sp.OP_EXT_INST)
+            self._code += (kind, made, self._extended(), code, *[a.id for a in args])
         else:
-            self._code += (len(ids) + 3 << 16 | spec.code, self._scalar(ty), made, *ids)
-        if spec.no_contraction:
-            self._decorations += (3 << 16 | sp.OP_DECORATE, made, sp.DECORATION_NO_CONTRACTION)
-        return self._remember(key, Value(made, ty, None, (name, args)))
-
-    @staticmethod
-    def _check_operands(name: str, spec: sp.Op, args: Sequence[Value]) -> None:
-        if len(args) != spec.arity:
-            raise InternalError(f"{name}: got {len(args)} operands, wanted {spec.arity}")
-        first = args[0].ty
-        kind = spec.operands
-        good = (
-            first is Ty.F32
-            if kind == "f"
-            else first is Ty.BOOL
-            if kind == "b"
-            else first is Ty.I32 or first is Ty.U32
-            if kind == "i"
-            else first is (Ty.I32 if kind == "s" else Ty.U32)
-        )
-        if good:
-            for other in args[1:]:
-                if other.ty is not first and not (name.startswith("sh") and other.ty.is_int):
-                    good = False
-        if not good:
-            raise InternalError(f"{name}: operand types {[a.ty for a in args]} do not fit")
+            self._code += (4 << 16 | code, kind, made, first.id)
+        if exact:
+            self._exact.append(made)
+        value = self._known[key] = Value(made, result or ty, None, (name, args))
+        self._order.append(key)
+        return value
 
     def _compound(self, name: str, args: tuple[Value, ...]) -> Value:
         """Operations that are more than one instruction."""
@@ -152,7 +144,7 @@ class Builder(Memory):
             found = self._remember(key, Value(made, ty, None, ("bitcast", (a,))))
         return found
 
-    # --- control flow -------------------------------------------------------------------------------------------
+    # --- control flow ---------------------------------------------------------------------------------------
 
     def _label(self, label: int) -> None:
         self._code += (2 << 16 | sp.OP_LABEL, label)
@@ -209,7 +201,7 @@ class Builder(Memory):
 
     @contextmanager
     def loop(self, start: Value, stop: Value, step: Value) -> Iterator[Value]:
-        """A counted u32 loop: `i = start; while i < stop: body; i += step`. stop + step must not pass 2^32."""
+        """A counted u32 loop: `i = start; while i < stop: body; i += step`. stop + step stays below 2^32."""
         if not (start.ty is stop.ty is step.ty is Ty.U32):
             raise InternalError(f"loop: bounds are {[start.ty, stop.ty, step.ty]}, wanted u32")
         header, body, again, merge, following = (self._id() for _ in range(5))
@@ -219,7 +211,7 @@ class Builder(Memory):
         index = self._phi(Ty.U32, start.id, before, following, again)
         inside = self._id()
         self._code += (
-            5 << 16 | sp.OPS["ult"].code, self._scalar(Ty.BOOL), inside, index.id, stop.id,
+            5 << 16 | OPS["ult"].code, self._scalar(Ty.BOOL), inside, index.id, stop.id,
             4 << 16 | sp.OP_LOOP_MERGE, merge, again, 0,
             4 << 16 | sp.OP_BRANCH_CONDITIONAL, inside, body, merge,
         )  # fmt: skip
@@ -229,11 +221,11 @@ class Builder(Memory):
         self._forget(mark)
         self._branch(again)
         self._label(again)
-        self._code += (5 << 16 | sp.OPS["iadd"].code, self._scalar(Ty.U32), following, index.id, step.id)
+        self._code += (5 << 16 | OPS["iadd"].code, self._scalar(Ty.U32), following, index.id, step.id)
         self._branch(header)
         self._label(merge)
 
-    # --- functions ----------------------------------------------------------------------------------------------
+    # --- functions ------------------------------------------------------------------------------------------
 
     def function(
         self, name: str, params: Sequence[Ty], result: Ty, body: Callable[[Sequence[Value]], Value]
@@ -250,7 +242,8 @@ class Builder(Memory):
         self._callable[name] = (made, tuple(params), result)
         outer = self._enter_function()
         arguments = [Value(self._id(), ty) for ty in params]
-        head = [5 << 16 | sp.OP_FUNCTION, returned, made, 0, self._type(sp.OP_TYPE_FUNCTION, returned, *kinds)]
+        signature = self._type(sp.OP_TYPE_FUNCTION, returned, *kinds)
+        head = [5 << 16 | sp.OP_FUNCTION, returned, made, 0, signature]
         for kind, argument in zip(kinds, arguments, strict=True):
             head += (3 << 16 | sp.OP_FUNCTION_PARAMETER, kind, argument.id)
         head += (2 << 16 | sp.OP_LABEL, self._block_id)
@@ -277,7 +270,7 @@ class Builder(Memory):
             found = self._remember(key, Value(made, result))
         return found
 
-    # --- the end ------------------------------------------------------------------------------------------------
+    # --- the end --------------------------------------------------------------------------------------------
 
     def _words(self) -> list[int]:
         """Close the kernel (once) and lay out the module."""

@@ -55,7 +55,7 @@ class Memory(Module):
         self._arrays: list[tuple[int, Ty]] = []
         self._block_base = 0
 
-    # --- scopes -------------------------------------------------------------------------------------------------
+    # --- scopes ---------------------------------------------------------------------------------------------
 
     def _remember(self, key: tuple[object, ...], value: Value) -> Value:
         self._known[key] = value
@@ -82,10 +82,10 @@ class Memory(Module):
         if self._in_function:
             raise InternalError(f"{what} inside a function body: functions see only their parameters")
 
-    # --- argument block and buffers -----------------------------------------------------------------------------
+    # --- argument block and buffers -------------------------------------------------------------------------
 
     def _argument_block(self) -> int:
-        """Id of the block: a pointer (address), or the base word index (descriptor). Read once, in the prologue."""
+        """Id of the block: a pointer (address) or the base word index (descriptor), read in the prologue."""
         if self._block_base:
             return self._block_base
         zero = self.bits(Ty.U32, 0).id
@@ -134,7 +134,7 @@ class Memory(Module):
         return variable
 
     def word(self, index: int, ty: Ty = Ty.U32) -> Value:
-        """Plain word `index` of the argument block as `ty` (BOOL: is not zero); read once, at the kernel's start."""
+        """Plain word `index` of the argument block as `ty` (BOOL: not zero), read at the kernel's start."""
         self._main_only("word")
         found = self._words_read.get((index, ty))
         if found is not None:
@@ -232,7 +232,8 @@ class Memory(Module):
         if found is None:
             pointer, operands = self._element(buffer, index, 1, "r")
             made = self._id()
-            self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._scalar(Ty.U32), made, pointer, *operands)
+            kind = self._scalar(Ty.U32)
+            self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, kind, made, pointer, *operands)
             found = Value(made, Ty.U32)
             if self.buffers[buffer].access == "r":
                 self._remember(key, found)
@@ -271,7 +272,7 @@ class Memory(Module):
         self._code += (7 << 16 | sp.OP_COMPOSITE_CONSTRUCT, self._vector(4), whole, *(v.id for v in values))
         self._code += (len(operands) + 3 << 16 | sp.OP_STORE, pointer, whole, *operands)
 
-    # --- inputs, variables, workgroup memory --------------------------------------------------------------------
+    # --- inputs, variables, workgroup memory ----------------------------------------------------------------
 
     def builtin(self, name: str, axis: int = 0) -> Value:
         """An input of the invocation as u32: one of `spirv.BUILTINS`, with an axis 0..2 for the vectors."""
@@ -354,7 +355,7 @@ class Memory(Module):
         self._code += (3 << 16 | sp.OP_STORE, pointer, value.id)
 
     def barrier(self) -> None:
-        """Workgroup execution barrier that orders workgroup memory. Must be reached by all invocations alike."""
+        """Workgroup execution barrier that orders workgroup memory. All invocations must reach it alike."""
         self._main_only("barrier")
         scope = self.bits(Ty.U32, sp.SCOPE_WORKGROUP).id
         semantics = self.bits(Ty.U32, sp.SEMANTICS_WORKGROUP_ACQUIRE_RELEASE).id

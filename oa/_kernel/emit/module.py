@@ -1,4 +1,4 @@
-"""The module around a kernel: ids, interned types and constants, decorations, interface variables, final layout."""
+"""The module around a kernel: ids, interned types and constants, decorations, interface, final layout."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ class Module:
     def __init__(self) -> None:
         self._next = 1
         self._interned: dict[tuple[object, ...], int] = {}
+        self._scalars = [0] * len(Ty)  # ids of the register types, 0 until used
         self._constants: dict[tuple[int, int], Value] = {}
         self._declarations: list[int] = []  # types, constants and global variables, in order of first use
         self._decorations: list[int] = []
+        self._exact: list[int] = []  # results decorated NoContraction
         self._interface: list[int] = []
         self._functions: list[list[int]] = []
         self._capabilities = [sp.CAPABILITY_SHADER]
@@ -51,13 +53,18 @@ class Module:
         return found
 
     def _scalar(self, ty: Ty) -> int:
-        if ty is Ty.U32:
-            return self._type(sp.OP_TYPE_INT, 32, 0)
-        if ty is Ty.F32:
-            return self._type(sp.OP_TYPE_FLOAT, 32)
-        if ty is Ty.I32:
-            return self._type(sp.OP_TYPE_INT, 32, 1)
-        return self._type(sp.OP_TYPE_BOOL)
+        found = self._scalars[ty.order]
+        if not found:
+            if ty is Ty.U32:
+                found = self._type(sp.OP_TYPE_INT, 32, 0)
+            elif ty is Ty.F32:
+                found = self._type(sp.OP_TYPE_FLOAT, 32)
+            elif ty is Ty.I32:
+                found = self._type(sp.OP_TYPE_INT, 32, 1)
+            else:
+                found = self._type(sp.OP_TYPE_BOOL)
+            self._scalars[ty.order] = found
+        return found
 
     def _vector(self, length: int) -> int:
         return self._type(sp.OP_TYPE_VECTOR, self._scalar(Ty.U32), length)
@@ -86,7 +93,8 @@ class Module:
         found = self._interned.get(key)
         if found is None:
             found = self._interned[key] = self._id()
-            self._declarations += (len(members) + 2 << 16 | sp.OP_TYPE_STRUCT, found, *(t for t, _ in members))
+            types = [kind for kind, _ in members]
+            self._declarations += (len(members) + 2 << 16 | sp.OP_TYPE_STRUCT, found, *types)
             self._decorate(found, sp.DECORATION_BLOCK)
             for index, (_, offset) in enumerate(members):
                 self._decorate_member(found, index, sp.DECORATION_OFFSET, offset)
@@ -148,6 +156,8 @@ class Module:
         words += (sp.MODEL_GL_COMPUTE, entry, *main, *self._interface)
         words += (6 << 16 | sp.OP_EXECUTION_MODE, entry, sp.MODE_LOCAL_SIZE, *local_size)
         words += self._decorations
+        for made in self._exact:
+            words += (3 << 16 | sp.OP_DECORATE, made, sp.DECORATION_NO_CONTRACTION)
         words += self._declarations
         for function in self._functions:
             words += function

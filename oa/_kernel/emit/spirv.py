@@ -53,70 +53,78 @@ BUILTINS: dict[str, tuple[int, bool]] = {
 }
 
 
+_FLOAT = frozenset((Ty.F32,))
+_INT = frozenset((Ty.I32, Ty.U32))
+_SIGNED = frozenset((Ty.I32,))
+_UNSIGNED = frozenset((Ty.U32,))
+_BOOL = frozenset((Ty.BOOL,))
+
+
 class Op(NamedTuple):
     """One primitive operation. `code` is an opcode, or the number of a GLSL.std.450 instruction if `ext`."""
 
     code: int
     arity: int
-    operands: str  #: "f" float, "i" any integer, "s" signed, "u" unsigned, "b" bool
-    result: Ty | None  #: None: the type of the first operand
+    operands: frozenset[Ty]
+    result: Ty | None = None  #: None: the type of the first operand
     ext: bool = False
-    no_contraction: bool = False
+    exact: bool = False  #: carries NoContraction
     commutative: bool = False
+    shift: bool = False  #: the second operand may be of the other integer type
 
 
 def _ops() -> dict[str, Op]:
     ops = {
-        "fadd": Op(129, 2, "f", None, no_contraction=True),
-        "fsub": Op(131, 2, "f", None, no_contraction=True),
-        "fmul": Op(133, 2, "f", None, no_contraction=True),
-        "fdiv": Op(136, 2, "f", None, no_contraction=True),
-        "fneg": Op(127, 1, "f", None),
-        "ffma": Op(50, 3, "f", None, ext=True),
-        "iadd": Op(128, 2, "i", None, commutative=True),
-        "isub": Op(130, 2, "i", None),
-        "imul": Op(132, 2, "i", None, commutative=True),
-        "ineg": Op(126, 1, "i", None),
-        "sdiv": Op(135, 2, "s", None),
-        "srem": Op(138, 2, "s", None),
-        "udiv": Op(134, 2, "u", None),
-        "urem": Op(137, 2, "u", None),
-        "shl": Op(196, 2, "i", None),
-        "shr_u": Op(194, 2, "i", None),
-        "shr_s": Op(195, 2, "i", None),
-        "and": Op(199, 2, "i", None, commutative=True),
-        "or": Op(197, 2, "i", None, commutative=True),
-        "xor": Op(198, 2, "i", None, commutative=True),
-        "not": Op(200, 1, "i", None),
-        "land": Op(167, 2, "b", None, commutative=True),
-        "lor": Op(166, 2, "b", None, commutative=True),
-        "leq": Op(164, 2, "b", None, commutative=True),
-        "lne": Op(165, 2, "b", None, commutative=True),
-        "lnot": Op(168, 1, "b", None),
-        "f2i": Op(110, 1, "f", Ty.I32),
-        "f2u": Op(109, 1, "f", Ty.U32),
-        "i2f": Op(111, 1, "s", Ty.F32),
-        "u2f": Op(112, 1, "u", Ty.F32),
+        "fadd": Op(129, 2, _FLOAT, exact=True),
+        "fsub": Op(131, 2, _FLOAT, exact=True),
+        "fmul": Op(133, 2, _FLOAT, exact=True),
+        "fdiv": Op(136, 2, _FLOAT, exact=True),
+        "fneg": Op(127, 1, _FLOAT, exact=True),
+        "ffma": Op(50, 3, _FLOAT, ext=True),
+        "iadd": Op(128, 2, _INT, commutative=True),
+        "isub": Op(130, 2, _INT),
+        "imul": Op(132, 2, _INT, commutative=True),
+        "ineg": Op(126, 1, _INT),
+        "sdiv": Op(135, 2, _SIGNED),
+        "srem": Op(138, 2, _SIGNED),
+        "udiv": Op(134, 2, _UNSIGNED),
+        "urem": Op(137, 2, _UNSIGNED),
+        "shl": Op(196, 2, _INT, shift=True),
+        "shr_u": Op(194, 2, _INT, shift=True),
+        "shr_s": Op(195, 2, _INT, shift=True),
+        "and": Op(199, 2, _INT, commutative=True),
+        "or": Op(197, 2, _INT, commutative=True),
+        "xor": Op(198, 2, _INT, commutative=True),
+        "not": Op(200, 1, _INT),
+        "land": Op(167, 2, _BOOL, commutative=True),
+        "lor": Op(166, 2, _BOOL, commutative=True),
+        "leq": Op(164, 2, _BOOL, commutative=True),
+        "lne": Op(165, 2, _BOOL, commutative=True),
+        "lnot": Op(168, 1, _BOOL),
+        "f2i": Op(110, 1, _FLOAT, Ty.I32),
+        "f2u": Op(109, 1, _FLOAT, Ty.U32),
+        "i2f": Op(111, 1, _SIGNED, Ty.F32),
+        "u2f": Op(112, 1, _UNSIGNED, Ty.F32),
     }
     for name, code in (("ftrunc", 3), ("frint", 2), ("ffloor", 8), ("fceil", 9), ("fsqrt", 31)):
-        ops[name] = Op(code, 1, "f", None, ext=True)
+        ops[name] = Op(code, 1, _FLOAT, ext=True)
     # Ordered comparisons; fne alone is unordered, so that NaN != NaN.
     for name, code in (("feq", 180), ("fne", 183), ("flt", 184), ("fgt", 186), ("fle", 188), ("fge", 190)):
-        ops[name] = Op(code, 2, "f", Ty.BOOL)
+        ops[name] = Op(code, 2, _FLOAT, Ty.BOOL, exact=True)
     for name, code in (("ieq", 170), ("ine", 171)):
-        ops[name] = Op(code, 2, "i", Ty.BOOL, commutative=True)
+        ops[name] = Op(code, 2, _INT, Ty.BOOL, commutative=True)
     for name, code in (("ugt", 172), ("sgt", 173), ("uge", 174), ("sge", 175)):
-        ops[name] = Op(code, 2, "i", Ty.BOOL)
+        ops[name] = Op(code, 2, _INT, Ty.BOOL)
     for name, code in (("ult", 176), ("slt", 177), ("ule", 178), ("sle", 179)):
-        ops[name] = Op(code, 2, "i", Ty.BOOL)
+        ops[name] = Op(code, 2, _INT, Ty.BOOL)
     return ops
 
 
 #: The primitive operations that are one SPIR-V instruction each.
 OPS: dict[str, Op] = _ops()
 
-#: GLSL.std.450 instructions that the emitter may use. All are exact or correctly rounded by the Vulkan specification
-#: or corrected by the prelude; no transcendental is among them.
+#: GLSL.std.450 instructions that the emitter may use: exact by the Vulkan specification, or corrected by the
+#: prelude (square root) or asked for by name (fma). No transcendental is among them.
 ALLOWED_EXT = frozenset(op.code for op in OPS.values() if op.ext)
 
 

@@ -15,7 +15,12 @@ _NAMES.update({
     sp.OP_COMPOSITE_EXTRACT: "lane", sp.OP_COMPOSITE_CONSTRUCT: "vector", sp.OP_UMUL_EXTENDED: "umul",
     sp.OP_PHI: "phi", sp.OP_FUNCTION_CALL: "call",
 })  # fmt: skip
-_TYPES = {sp.OP_TYPE_BOOL: "bool", sp.OP_TYPE_FLOAT: "f32", sp.OP_TYPE_VOID: "void", sp.OP_TYPE_STRUCT: "block"}
+_TYPES = {
+    sp.OP_TYPE_BOOL: "bool",
+    sp.OP_TYPE_FLOAT: "f32",
+    sp.OP_TYPE_VOID: "void",
+    sp.OP_TYPE_STRUCT: "block",
+}
 #: Operands that are literal numbers, not ids: opcode -> index of the first one.
 _LITERALS = {sp.OP_COMPOSITE_EXTRACT: 1, sp.OP_LOAD: 1}
 

@@ -32,8 +32,8 @@ class Ty(Enum):
 class Value:
     """One SSA value.
 
-    `const` is the bit pattern of a constant, else None. `source` is (operation name, arguments) for a value made by
-    `Builder.op`, so that integer identities can look one step back.
+    `const` is the bit pattern of a constant, else None. `source` is (operation name, arguments) for a value
+    made by `Builder.op`, so that integer identities can look one step back.
     """
 
     __slots__ = ("const", "id", "source", "ty")
