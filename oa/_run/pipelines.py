@@ -1,0 +1,72 @@
+"""Pipelines: made once per kernel, with the driver's cache kept on disk between processes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from oa._kernel.pack import Kernel
+from oa._run.cache import DiskCache
+from oa._run.seam import Device, Pipeline, PipelineCache
+from oa.errors import OaError
+
+__all__ = ["Pipelines"]
+
+#: Seconds between two saves while running; closing always saves.
+_INTERVAL = 5.0
+
+
+class Pipelines:
+    """The pipelines of a device by kernel digest."""
+
+    def __init__(self, device: Device, disk: DiskCache) -> None:
+        self._device = device
+        self._disk = disk
+        self._made: dict[str, Pipeline] = {}
+        self._unsaved = 0
+        self._saved_at = float("-inf")
+        self._cache = _open(device, disk.load())
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, kernel: Kernel) -> Pipeline:
+        """The kernel's pipeline, made at the first call (milliseconds to seconds)."""
+        made = self._made.get(kernel.digest)
+        if made is None:
+            made = self._device.pipeline(
+                kernel.words,
+                buffers=kernel.buffers,
+                addressing=kernel.addressing,
+                cache=self._cache,
+                subgroup_size=kernel.subgroup_size,
+                name=kernel.name,
+            )
+            self._made[kernel.digest] = made
+            self._unsaved += 1
+        return made
+
+    def save(self, *, now: bool = False) -> None:
+        """Write the driver's cache if there is something new, at most every few seconds unless `now`."""
+        if self._unsaved and (now or time.monotonic() - self._saved_at >= _INTERVAL):
+            self._unsaved = 0
+            self._saved_at = time.monotonic()
+            self._disk.save(self._cache.data())
+
+    def close(self, *, save: bool = True) -> None:
+        """Save and free everything."""
+        if save:
+            with contextlib.suppress(OaError):  # the cache is a convenience: closing goes on without it
+                self.save(now=True)
+        for pipeline in self._made.values():
+            pipeline.close()
+        self._made.clear()
+        self._cache.close()
+
+
+def _open(device: Device, data: bytes) -> PipelineCache:
+    """A cache from saved data, or an empty one where the driver will not have it."""
+    if data:
+        with contextlib.suppress(OaError):
+            return device.pipeline_cache(data)
+    return device.pipeline_cache()

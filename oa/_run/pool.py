@@ -1,0 +1,335 @@
+"""Device memory: a caching sub-allocator whose pieces may be dropped in any thread and reused in the queue's order.
+
+A dropped `Storage` only appends to a deque; the next call of the pool takes it back. A range is reused at once, because
+whatever is submitted later runs later (one queue, a full barrier at the head of each submission); the host must wait for
+`last_use` first.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import NoReturn
+
+from oa._run.clock import Clock
+from oa._run.ranges import Ranges
+from oa._run.seam import Buffer, Device
+from oa.errors import AllocationLimit, OutOfMemory
+
+__all__ = ["GRANULE", "Block", "MemoryStats", "Pool", "Storage"]
+
+#: Every range starts at and is a multiple of this many bytes: the largest minimum offset alignment that Vulkan allows.
+GRANULE = 256
+
+#: Sizes up to here are rounded to a class and cached per class, unmerged.
+_SMALL = 64 << 10
+
+#: Sizes from here have a block of their own.
+_DEDICATED = 16 << 20
+
+#: A cached block of its own is reused for a request of at least this fraction of it.
+_FIT = 0.75
+
+
+def _classes() -> tuple[int, ...]:
+    """Size class of n granules, for n up to `_SMALL`: all multiples up to 16, then eight classes a doubling."""
+    table = [GRANULE]
+    for granules in range(1, _SMALL // GRANULE + 1):
+        step = 1 if granules <= 16 else 1 << ((granules - 1).bit_length() - 4)
+        table.append(-(-granules // step) * step * GRANULE)
+    return tuple(table)
+
+
+_CLASS = _classes()
+
+
+class Block:
+    """One buffer of the device and what storages need to know of it."""
+
+    __slots__ = ("base", "buffer", "drop", "kind", "map", "serial")
+
+    def __init__(
+        self, serial: int, kind: str, buffer: Buffer, drop: Callable[[tuple[Block, int, int, int]], None]
+    ) -> None:
+        self.serial = serial
+        self.kind = kind  #: "small", "large" or "dedicated"
+        self.buffer = buffer
+        self.base = buffer.address
+        self.map = buffer.map
+        self.drop = drop
+
+
+class Storage:
+    """A sub-allocation: `size` bytes at `offset` of `block`, freed when the last reference goes.
+
+    `address` is 0 without buffer device addresses; `place` is a number no other live range has, the same for the same range;
+    `last_use` is the timeline value of its last access.
+    """
+
+    __slots__ = ("__weakref__", "address", "block", "last_use", "offset", "place", "size")
+
+    def __init__(self, block: Block, offset: int, size: int, last_use: int) -> None:
+        self.block = block
+        self.offset = offset
+        self.size = size
+        self.last_use = last_use
+        base = block.base
+        self.address = base + offset if base else 0
+        self.place = block.serial << 48 | offset
+
+    def __del__(self) -> None:
+        self.block.drop((self.block, self.offset, self.size, self.last_use))
+
+    @property
+    def map(self) -> memoryview | None:
+        """Its bytes in the host's address space, None where the memory is not mapped."""
+        whole = self.block.map
+        return None if whole is None else whole[self.offset : self.offset + self.size]
+
+    def __repr__(self) -> str:
+        return f"<Storage {self.size} bytes at {self.block.serial}+{self.offset}>"
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """Bytes: in live storages, held from the driver, most ever live, free inside what is held, largest free range, limit."""
+
+    allocated: int
+    reserved: int
+    peak: int
+    free: int
+    largest_free: int
+    limit: int | None
+
+
+class Pool:
+    """Sub-allocator of one kind of memory ("device" or "upload").
+
+    `limit` bounds what is held from the driver, in bytes (None: the driver's own limit).
+    """
+
+    def __init__(
+        self, device: Device, clock: Clock, memory: str = "device", limit: int | None = None
+    ) -> None:
+        limits = device.profile.limits
+        self.clock = clock
+        self.limit = limit
+        #: Bytes of the largest storage: what one allocation, and with descriptors one binding, can cover.
+        self.max_size = limits.max_allocation
+        if device.profile.addressing == "descriptor":
+            self.max_size = min(self.max_size, limits.max_storage_range)
+        self.max_size &= -GRANULE
+        self.relief: list[
+            Callable[[], None]
+        ] = []  #: called when memory runs out: drop what can be made again
+        self.reserved = 0
+        self.allocated = 0
+        self.peak = 0
+        self._device = device
+        self._memory = memory
+        self._serials = count(1)
+        self._blocks: dict[int, Block] = {}
+        self._dropped: deque[tuple[Block, int, int, int]] = deque()
+        self._bins: dict[int, list[tuple[Block, int, int]]] = {}
+        self._binned = 0
+        self._ranges = {"small": Ranges(), "large": Ranges(), "dedicated": Ranges()}
+
+    def allocate(self, size: int, *, host: bool = False) -> Storage:
+        """At least `size` bytes, at a multiple of 256. With `host`, a range the host may write now is preferred.
+
+        Raises OutOfMemory after freeing, waiting and trimming did not help, AllocationLimit when no device of this kind could.
+        """
+        if self._dropped:
+            self.collect()
+        if size <= _SMALL:
+            need = _CLASS[(size + GRANULE - 1) >> 8]
+            spare = self._bins.get(need)
+            if spare:
+                found = self._idle(spare, need) if host else spare.pop()
+                if found is not None:
+                    self._binned -= need
+                    return self._storage(found[0], found[1], need, found[2])
+            kind = "small"
+        else:
+            need = -(-size // GRANULE) * GRANULE
+            kind = "large" if size < _DEDICATED else "dedicated"
+            if need > self.max_size:
+                raise AllocationLimit(
+                    f"allocation of {size:,} bytes: one allocation of this device holds at most {self.max_size:,}; "
+                    "split the value, or work on it in parts",
+                    requested=size,
+                    free=self.free,
+                    largest=self.max_size,
+                )
+        return self._carve(kind, need, host)
+
+    def _storage(self, block: Block, offset: int, size: int, last: int) -> Storage:
+        self.allocated += size
+        if self.allocated > self.peak:
+            self.peak = self.allocated
+        return Storage(block, offset, size, last)
+
+    def _idle(self, spare: list[tuple[Block, int, int]], need: int) -> tuple[Block, int, int] | None:
+        """The newest spare range whose last use has passed, else None where an unused range can be cut, else the newest."""
+        done = self.clock.retire()
+        for index in range(len(spare) - 1, -1, -1):
+            if spare[index][2] <= done:
+                return spare.pop(index)
+        return None if self._ranges["small"].largest >= need else spare.pop()
+
+    def _carve(self, kind: str, need: int, host: bool) -> Storage:
+        """A range from free ranges or a new block, or, when memory runs out, after each thing that can free some."""
+        self.clock.check()
+        found = self._take(kind, need, host)
+        if found is None and kind == "small" and self._binned * 4 > self.reserved:
+            self._flush_bins()
+            found = self._take(kind, need, host)
+        if found is None and self._grow(kind, need):
+            found = self._take(kind, need, False)
+        if found is None:
+            found = self._squeeze(kind, need)
+        serial, offset, last = found
+        size = self._blocks[serial].buffer.size if kind == "dedicated" else need
+        return self._storage(self._blocks[serial], offset, size, last)
+
+    def _squeeze(self, kind: str, need: int) -> tuple[int, int, int]:
+        for _ in self._reclaim():
+            found = self._take(kind, need, False)
+            if found is None and self._grow(kind, need):
+                found = self._take(kind, need, False)
+            if found is not None:
+                return found
+        self._exhausted(need)
+
+    def _take(self, kind: str, need: int, host: bool) -> tuple[int, int, int] | None:
+        ranges = self._ranges[kind]
+        if kind == "dedicated":
+            fits = [
+                (self._blocks[s].buffer.size, s)
+                for s, _ in ranges.whole()
+                if need <= self._blocks[s].buffer.size <= need / _FIT
+            ]
+            return ranges.take_block(min(fits)[1]) if fits else None
+        if host:
+            found = ranges.take(need, idle_at=self.clock.retire())
+            if found is not None:
+                return found
+        return ranges.take(need)
+
+    def _grow(self, kind: str, need: int) -> bool:
+        """Add a block that holds `need`: the preferred size, else just enough. False when the driver or `limit` refuses."""
+        for size in dict.fromkeys((self._block_size(kind, need), need)):
+            if self.limit is not None and self.reserved + size > self.limit:
+                continue
+            try:
+                buffer = self._device.buffer(size, self._memory)
+            except OutOfMemory:
+                continue
+            block = Block(next(self._serials), kind, buffer, self._dropped.append)
+            self._blocks[block.serial] = block
+            self._ranges[kind].add(block.serial, size)
+            self.reserved += size
+            return True
+        return False
+
+    def _block_size(self, kind: str, need: int) -> int:
+        """Blocks grow with what is held already, so that few are needed and little is wasted on a small job."""
+        if kind == "dedicated":
+            return need
+        least, most = (1 << 20, 8 << 20) if kind == "small" else (_DEDICATED, 128 << 20)
+        size = least
+        while size * 8 <= self.reserved and size < most:
+            size *= 2
+        return max(need, min(size, self.max_size))
+
+    def _reclaim(self) -> Iterator[None]:
+        """Each step frees more than the one before: garbage, what can be made again, then whatever is still running."""
+        gc.collect()
+        self.collect()
+        self.trim()
+        yield
+        for drop in self.relief:
+            drop()
+        self.clock.wait(self.clock.submitted)
+        self.collect()
+        self.trim()
+        yield
+
+    def _exhausted(self, need: int) -> NoReturn:
+        stats = self.stats()
+        bound = "the device" if self.limit is None else f"the limit of {self.limit:,}"
+        raise OutOfMemory(
+            f"out of memory: {need:,} bytes wanted, {bound} leaves too little ({stats.allocated:,} in use, "
+            f"{stats.free:,} free in pieces of at most {stats.largest_free:,}); drop values or use smaller batches",
+            requested=need,
+            free=stats.free,
+            largest=stats.largest_free,
+        )
+
+    def collect(self) -> None:
+        """Take back what was dropped since the last call."""
+        dropped, bins = self._dropped, self._bins
+        while dropped:
+            block, offset, size, last = dropped.popleft()
+            self.allocated -= size
+            if block.kind == "small":
+                self._binned += size
+                spare = bins.get(size)
+                if spare is None:
+                    spare = bins[size] = []
+                spare.append((block, offset, last))
+            else:
+                self._ranges[block.kind].give(block.serial, offset, size, last)
+
+    def _flush_bins(self) -> None:
+        """Merge the cached small ranges with their neighbours."""
+        ranges = self._ranges["small"]
+        for size, spare in self._bins.items():
+            for block, offset, last in spare:
+                ranges.give(block.serial, offset, size, last)
+        self._bins.clear()
+        self._binned = 0
+
+    def trim(self) -> int:
+        """Give unused blocks whose last use has passed back to the driver; return the bytes given back."""
+        self.collect()
+        self._flush_bins()
+        done = self.clock.retire()
+        before = self.reserved
+        for ranges in self._ranges.values():
+            for serial, last in list(ranges.whole()):
+                if last <= done:
+                    ranges.remove(serial)
+                    self._release(serial)
+        return before - self.reserved
+
+    def _release(self, serial: int) -> None:
+        block = self._blocks.pop(serial)
+        self.reserved -= block.buffer.size
+        block.map = None
+        block.buffer.close()
+
+    @property
+    def free(self) -> int:
+        """Bytes held from the driver and not in a live storage."""
+        return self.reserved - self._live()
+
+    def _live(self) -> int:
+        return self.allocated - sum(item[2] for item in self._dropped.copy())
+
+    def stats(self) -> MemoryStats:
+        """The figures now. Any thread may ask."""
+        live = self._live()
+        largest = max((ranges.largest for ranges in self._ranges.values()), default=0)
+        largest = max(largest, max((size for size, spare in list(self._bins.items()) if spare), default=0))
+        return MemoryStats(live, self.reserved, self.peak, self.reserved - live, largest, self.limit)
+
+    def close(self) -> None:
+        """Give everything back. Storages still held may be dropped later; they must not be used. Nothing in a forked child."""
+        if self.clock.forked:
+            return
+        for serial in list(self._blocks):
+            self._release(serial)

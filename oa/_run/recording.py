@@ -1,0 +1,213 @@
+"""A plan made ready for a device, and its recordings: command buffers that are submitted again and again.
+
+A recording owns its slice of argument words, so that others of the same plan can be in flight while its words are rewritten.
+It holds no storage: what it is bound to is remembered as places, and a binding that comes back is recognised by them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from oa._lower.plan import Dispatch, Plan
+from oa._run.layout import Layout, layout
+from oa._run.pipelines import Pipelines
+from oa._run.pool import Pool, Storage
+from oa._run.seam import Commands, DescriptorPool, Device, Pipeline, QueryPool
+from oa.errors import InternalError
+
+__all__ = ["Prepared", "Recording"]
+
+Step = tuple[Pipeline, tuple[int, int, int]] | None  # None is a barrier
+
+
+class Prepared:
+    """What is known of a plan on this device before its buffers are: pipelines, word layout, its recordings so far."""
+
+    __slots__ = (
+        "constants",
+        "inputs",
+        "layout",
+        "outputs",
+        "plan",
+        "ring",
+        "scalars",
+        "scratch",
+        "steps",
+        "timed",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        device: Device,
+        pipelines: Pipelines,
+        forget: Callable[[weakref.ref[Plan]], None] | None = None,
+    ) -> None:
+        self.layout: Layout = layout(plan, device.profile)
+        self.steps: tuple[Step, ...] = tuple(
+            (pipelines.get(step.kernel), step.groups) if isinstance(step, Dispatch) else None
+            for step in plan.steps
+        )
+        self.plan = weakref.ref(plan, forget)
+        self.inputs = len(plan.inputs)
+        self.outputs = len(plan.outputs)
+        self.scalars = plan.scalars
+        self.scratch = plan.scratch_bytes
+        self.constants: Storage | None = None
+        self.ring: list[Recording] = []
+        self.timed: list[Recording] = []  #: recordings with time stamps
+
+    def last_use(self) -> int:
+        """Greatest timeline value of its recordings."""
+        return max((r.value for r in (*self.ring, *self.timed)), default=0)
+
+    def close(self) -> None:
+        """Free the recordings, which must have finished, and let the constants go."""
+        if self.constants is not None:
+            self.constants.last_use = max(self.constants.last_use, self.last_use())
+            self.constants = None
+        for recording in (*self.ring, *self.timed):
+            recording.close()
+        self.ring.clear()
+        self.timed.clear()
+
+
+class Recording:
+    """One command buffer of a plan with its argument words. `bind` must only be called when it is not in flight."""
+
+    __slots__ = (
+        "_args", "_device", "_prepared", "_sets", "_sets_pool", "_words", "_words64",
+        "batch", "commands", "key", "queries", "scalars", "unread", "value",
+    )  # fmt: skip
+
+    def __init__(self, prepared: Prepared, device: Device, arguments: Pool, *, timed: bool = False) -> None:
+        self.key: list[int] | None = None  #: places of what it is bound to, None while they are being changed
+        self.scalars: tuple[int, ...] | None = None
+        self.value = 0  #: timeline value of its last submission
+        self.unread: Callable[[], None] | None = None  #: reads the time stamps of the last submission
+        self.queries: QueryPool | None = None
+        self._prepared = prepared
+        self._device = device
+        self._sets_pool: DescriptorPool | None = None
+        self._sets: list[object] = []
+        self._args = arguments.allocate(prepared.layout.bytes, host=True)
+        arguments.clock.wait(self._args.last_use)
+        memory = self._args.map
+        if memory is None:
+            raise InternalError("argument words: the memory is not mapped, wanted host-visible memory")
+        self._words = np.frombuffer(memory, np.uint32, prepared.layout.template.size)
+        self._words64 = self._words.view(np.uint64)
+        self._words[:] = prepared.layout.template
+        self.commands: Commands = device.commands()
+        self.batch = (self.commands,)
+        try:
+            self._allocate(timed)
+        except BaseException:
+            self.close()
+            raise
+
+    def _allocate(self, timed: bool) -> None:
+        prepared = self._prepared
+        if timed:
+            self.queries = self._device.query_pool(prepared.layout.dispatches + 1)
+        if self._device.profile.addressing == "descriptor":
+            if prepared.layout.sets:
+                self._sets_pool = self._device.descriptor_pool(
+                    prepared.layout.sets, prepared.layout.descriptors
+                )
+                self._sets = [
+                    self._sets_pool.allocate(step[0]) for step in prepared.steps if step is not None
+                ]
+        else:
+            self._record_address()
+
+    def bind(self, key: list[int], bound: Sequence[Storage | None]) -> bool:
+        """Take other storages: arena, constants, inputs, outputs. True when the commands had to be recorded again."""
+        self.key = None
+        if self._device.profile.addressing == "address":
+            at = self._prepared.layout
+            bases = np.array([0 if s is None else s.address for s in bound], np.uint64)
+            self._words64[at.pointer_at] = bases[at.pointer_base] + at.pointer_offset
+        else:
+            self._write_descriptors(bound)
+            self._record_descriptor()
+        self.key = key
+        return self._device.profile.addressing == "descriptor"
+
+    def set_scalars(self, scalars: tuple[int, ...]) -> None:
+        """Write the run-time scalars, raw 32-bit patterns, into the argument words."""
+        self.scalars = None
+        at = self._prepared.layout
+        if at.scalar_at.size:
+            self._words[at.scalar_at] = np.array(scalars, np.uint32)[at.scalar_slot]
+        self.scalars = scalars
+
+    def _write_descriptors(self, bound: Sequence[Storage | None]) -> None:
+        pool = self._sets_pool
+        if pool is None:
+            return
+        args = (self._args.block.buffer, self._args.offset, self._args.size)
+        for set_, ranges in zip(self._sets, self._prepared.layout.ranges, strict=True):
+            where = [args]
+            for base, offset, size in ranges:
+                storage = bound[base]
+                if storage is None:
+                    raise InternalError(f"plan: base {base} is not bound")
+                where.append((storage.block.buffer, storage.offset + offset, size))
+            pool.write(set_, where)
+
+    def _record_address(self) -> None:
+        commands, base = self.commands, self._args.address
+        blocks = iter(self._prepared.layout.blocks)
+        self._begin()
+        number = 0
+        for step in self._prepared.steps:
+            if step is None:
+                commands.barrier("compute")
+            else:
+                commands.dispatch_address(step[0], base + 4 * next(blocks), step[1])
+                number = self._stamp(number)
+        commands.end()
+
+    def _record_descriptor(self) -> None:
+        commands, sets = self.commands, self._sets
+        blocks = self._prepared.layout.blocks
+        commands.reset()
+        self._begin()
+        number = index = 0
+        for step in self._prepared.steps:
+            if step is None:
+                commands.barrier("compute")
+            else:
+                commands.dispatch_descriptor(step[0], sets[index], blocks[index], step[1])
+                index += 1
+                number = self._stamp(number)
+        commands.end()
+
+    def _begin(self) -> None:
+        """What every submission starts with: everything before it on this queue happened, and so did the host's writes."""
+        self.commands.begin()
+        if self.queries is not None:
+            self.commands.reset_queries(self.queries, 0, self._prepared.layout.dispatches + 1)
+        self.commands.barrier("all")
+        if self.queries is not None:
+            self.commands.timestamp(self.queries, 0)
+
+    def _stamp(self, number: int) -> int:
+        """A time stamp after dispatch `number` when this recording is timed."""
+        if self.queries is not None:
+            self.commands.timestamp(self.queries, number + 1)
+        return number + 1
+
+    def close(self) -> None:
+        """Free it; it must have finished."""
+        self.commands.close()
+        if self._sets_pool is not None:
+            self._sets_pool.close()
+        if self.queries is not None:
+            self.queries.close()
+        self._args.last_use = max(self._args.last_use, self.value)
+        del self._words64, self._words, self._args
