@@ -1,0 +1,78 @@
+"""Writes the pages of docs/ that are derived from the code, or with --check compares them.
+
+    python -m tools.docs [--check]
+
+`docs/errors.md` lists the classes of `oa.errors`. Nothing here opens a device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from pathlib import Path
+
+from oa import errors
+from tools.project import ROOT
+
+ERRORS_HEAD = """\
+# Errors
+
+<!-- Written by `./run docs` from oa/errors.py: change it there. -->
+
+Every error of `oa` is an `oa.errors.OaError`. Each class also derives from the built-in exception that a NumPy user would
+catch, so `except ValueError` and `except MemoryError` keep working. A message is a full sentence: what was asked, what was
+found, what was wanted, how to mend it.
+
+After any of these the engine stays usable, except after `DeviceLost` and `EngineClosed`.
+
+| class | also is | meaning | carries |
+|---|---|---|---|
+"""
+
+
+def error_classes() -> list[type[errors.OaError]]:
+    """The classes in the order of their definition."""
+    found = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, errors.OaError)]
+    return [c for c in found if c.__module__ == errors.__name__]
+
+
+def errors_page() -> str:
+    """The table of error classes."""
+    rows = []
+    for kind in error_classes():
+        bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
+        fields = [
+            f"`{name}`"
+            for name, parameter in inspect.signature(kind.__init__).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        ]
+        meaning = " ".join((inspect.getdoc(kind) or "").split())
+        rows.append(f"| `{kind.__name__}` | {bases} | {meaning} | {', '.join(fields)} |")
+    return ERRORS_HEAD + "\n".join(rows) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page and its text."""
+    return {ROOT / "docs" / "errors.md": errors_page()}
+
+
+def main() -> int:
+    """Write the pages that changed; with --check only name them, and return 1 if there are any."""
+    parser = argparse.ArgumentParser(description="the generated pages of docs/")
+    parser.add_argument("--check", action="store_true", help="compare and write nothing")
+    check = parser.parse_args().check
+    stale = []
+    for path, text in pages().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path)
+            if not check:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} {'is stale: run ./run docs' if check else 'written'}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
