@@ -1,0 +1,22 @@
+"""What a device can do, as data: recorded snapshots, profiles planned from them, selection by name. No handles, no driver."""
+
+from oa._device.profile import Limits, Profile, is_software, missing, plan
+from oa._device.select import choices, select, usable
+from oa._device.snapshot import CooperativeMatrix, MemoryHeap, MemoryType, QueueFamily, Snapshot, Subgroup
+
+__all__ = [
+    "CooperativeMatrix",
+    "Limits",
+    "MemoryHeap",
+    "MemoryType",
+    "Profile",
+    "QueueFamily",
+    "Snapshot",
+    "Subgroup",
+    "choices",
+    "is_software",
+    "missing",
+    "plan",
+    "select",
+    "usable",
+]
