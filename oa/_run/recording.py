@@ -115,9 +115,7 @@ class Recording:
             self.queries = self._device.query_pool(prepared.layout.dispatches + 1)
         if self._device.profile.addressing == "descriptor":
             if prepared.layout.sets:
-                self._sets_pool = self._device.descriptor_pool(
-                    prepared.layout.sets, prepared.layout.descriptors
-                )
+                self._sets_pool = self._device.descriptor_pool(prepared.layout.sets, prepared.layout.buffers)
                 self._sets = [
                     self._sets_pool.allocate(step[0]) for step in prepared.steps if step is not None
                 ]
