@@ -1,0 +1,156 @@
+"""Buffers: one VkBuffer over one VkDeviceMemory each. Sub-allocation is the engine's business."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oa._device import Snapshot
+from oa._vk import constants as c
+from oa._vk.api import NULL, created, destroyed, failure, new
+from oa._vk.cdef import ffi
+from oa.errors import AllocationLimit, ArgumentError, Unsupported
+
+if TYPE_CHECKING:
+    from oa._vk.device import VulkanDevice
+
+KINDS = ("device", "upload", "download")
+#: Kernels may read and write whole 16-byte vectors up to the rounded end.
+GRANULE = 16
+_USAGE = (
+    c.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | c.VK_BUFFER_USAGE_TRANSFER_SRC_BIT | c.VK_BUFFER_USAGE_TRANSFER_DST_BIT
+)
+_COHERENT = frozenset(("host_visible", "host_coherent"))
+
+
+def preference(snapshot: Snapshot, kind: str) -> list[int]:
+    """Memory types that serve a kind of buffer, the best first.
+
+    "device" is device-local, host-visible where that costs no capacity (the type's heap is the largest device-local one), so
+    that uploads can go straight in; "upload" is host-coherent, uncached and outside device memory where there is a choice;
+    "download" is host-coherent and cached.
+    """
+    largest = max((heap.size for heap in snapshot.heaps if heap.device_local), default=0)
+    scored = []
+    for index, memory in enumerate(snapshot.memory_types):
+        has = memory.properties
+        if has & {"protected", "lazily_allocated", "device_coherent", "device_uncached", "rdma_capable"}:
+            continue
+        local, visible = "device_local" in has, has >= _COHERENT
+        cached = "host_cached" in has
+        heap = snapshot.heaps[memory.heap].size
+        if kind == "device":
+            if local:
+                scored.append((heap < largest, not visible, not cached, index))
+        elif visible:
+            tie = (cached, local) if kind == "upload" else (not cached, local)
+            scored.append((False, *tie, index))
+    return [row[-1] for row in sorted(scored)]
+
+
+class VulkanBuffer:
+    """Storage that kernels, copies and, where `map` is not None, the host can reach.
+
+    `size` is in bytes, rounded up to 16; `address` is 0 without buffer device addresses; `map` is a writable memoryview that is
+    released by `close`, so nothing may keep a view of it; `flags` names the memory's properties.
+    """
+
+    __slots__ = ("_device", "_memory", "address", "flags", "handle", "map", "size")
+
+    def __init__(self, device: VulkanDevice, size: int, kind: str) -> None:
+        if kind not in KINDS:
+            raise ArgumentError(f"memory: got {kind!r}, wanted one of {', '.join(KINDS)}")
+        limit = device.profile.limits.max_allocation
+        if size > limit:
+            raise AllocationLimit(
+                f"a buffer of {size} bytes was asked for; {device.snapshot.name} allows {limit} in one allocation: "
+                "split the data",
+                requested=size,
+                largest=limit,
+            )
+        self._device = device
+        self.size = max(GRANULE, -(-size // GRANULE) * GRANULE)
+        self.map: memoryview | None = None
+        self.address = 0
+        self._memory = 0
+        addressed = "bda" in device.profile.features
+        usage = _USAGE | (c.VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT if addressed else 0)
+        vk = device.functions
+        handle = ffi.new("VkBuffer *")
+        info = new("VkBufferCreateInfo", size=self.size, usage=usage, sharingMode=c.VK_SHARING_MODE_EXCLUSIVE)
+        device.check(vk.CreateBuffer(device.handle, info, NULL, handle), f"creating a buffer of {self.size} bytes")
+        self.handle: int = handle[0]
+        created("buffer")
+        try:
+            self.flags = self._allocate(kind, addressed)
+            device.check(vk.BindBufferMemory(device.handle, self.handle, self._memory, 0), "binding a buffer to its memory")
+            if self.flags >= _COHERENT:
+                self.map = self._mapped()
+            if addressed:
+                self.address = vk.GetBufferDeviceAddress(
+                    device.handle, new("VkBufferDeviceAddressInfo", buffer=self.handle)
+                )
+        except BaseException:
+            self._destroy()
+            raise
+        device.adopt(self)
+
+    def _allocate(self, kind: str, addressed: bool) -> frozenset[str]:
+        """Take memory from the first preferred type that has room; returns its property names."""
+        device, vk = self._device, self._device.functions
+        need = ffi.new("VkMemoryRequirements *")
+        vk.GetBufferMemoryRequirements(device.handle, self.handle, need)
+        flags = new("VkMemoryAllocateFlagsInfo", flags=c.VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT)
+        types = [i for i in device.memory_preference(kind) if need.memoryTypeBits >> i & 1]
+        if not types:
+            raise Unsupported(f"{device.snapshot.name} has no memory for {kind} buffers")
+        memory = ffi.new("VkDeviceMemory *")
+        code = 0
+        for index in types:
+            info = new("VkMemoryAllocateInfo", allocationSize=need.size, memoryTypeIndex=index)
+            info.pNext = flags if addressed else NULL
+            code = vk.AllocateMemory(device.handle, info, NULL, memory)
+            if code == 0:
+                self._memory = memory[0]
+                created("memory")
+                return device.snapshot.memory_types[index].properties
+            if code not in (c.VK_ERROR_OUT_OF_DEVICE_MEMORY, c.VK_ERROR_OUT_OF_HOST_MEMORY):
+                break
+        device.check(code, f"allocating a {kind} buffer", requested=self.size)
+        raise failure(code, f"allocating a {kind} buffer", requested=self.size)
+
+    def _mapped(self) -> memoryview:
+        pointer = ffi.new("void **")
+        vk, device = self._device.functions, self._device
+        device.check(vk.MapMemory(device.handle, self._memory, 0, self.size, 0, pointer), "mapping a buffer")
+        return memoryview(ffi.buffer(pointer[0], self.size))
+
+    def close(self) -> None:
+        """Free the buffer and its memory. The device must be done with it."""
+        if self.handle:
+            self._device.release(self, self._destroy)
+
+    def _destroy(self) -> None:
+        vk, device = self._device.functions, self._device.handle
+        if self.map is not None:
+            self.map = None
+        if self.handle:
+            vk.DestroyBuffer(device, self.handle, NULL)
+            destroyed("buffer")
+        if self._memory:  # freeing mapped memory unmaps it
+            vk.FreeMemory(device, self._memory, NULL)
+            destroyed("memory")
+        self.handle = self._memory = self.address = 0
+
+    def __repr__(self) -> str:
+        return f"<buffer {self.size} bytes {'+'.join(sorted(self.flags))}>"
+
+
+def budget(device: VulkanDevice) -> list[tuple[int, int, int]]:
+    """(size, budget, usage) of each heap in bytes; without VK_EXT_memory_budget the budget is the size and usage 0."""
+    heaps = device.snapshot.heaps
+    if "memory_budget" not in device.profile.features:
+        return [(heap.size, heap.size, 0) for heap in heaps]
+    figures: Any = new("VkPhysicalDeviceMemoryBudgetPropertiesEXT")
+    info = new("VkPhysicalDeviceMemoryProperties2", pNext=figures)
+    device.adapter.connection.functions.GetPhysicalDeviceMemoryProperties2(device.adapter.handle, info)
+    return [(heap.size, figures.heapBudget[i], figures.heapUsage[i]) for i, heap in enumerate(heaps)]

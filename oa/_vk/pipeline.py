@@ -1,0 +1,325 @@
+"""Pipelines, their layouts, the pipeline cache and descriptor sets, all for the two addressings of the kernel ABI.
+
+"address": the push constant is the 64-bit device address of the argument block; there are no descriptors.
+"descriptor": the push constant is the block's word index; binding 0 is the argument buffer, bindings 1..n the bound buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from oa._vk import constants as c
+from oa._vk.api import NULL, created, destroyed, enumerate_all, new, text
+from oa._vk.cdef import ffi
+from oa.errors import ArgumentError, Unsupported, VulkanError
+
+if TYPE_CHECKING:
+    from oa._vk.device import VulkanDevice
+
+#: Bytes of push constants by addressing.
+PUSH_BYTES = {"address": 8, "descriptor": 4}
+
+
+class Layouts:
+    """Set layouts and pipeline layouts of a device, made once for each (addressing, buffers)."""
+
+    def __init__(self, device: VulkanDevice) -> None:
+        self._device = device
+        self._pipeline: dict[tuple[str, int], int] = {}
+        self._set: dict[int, int] = {}
+
+    def set_layout(self, buffers: int) -> int:
+        """Layout of a descriptor set with the argument block and `buffers` bound buffers."""
+        found = self._set.get(buffers)
+        if found is not None:
+            return found
+        device = self._device
+        count = buffers + 1
+        if count > device.profile.limits.storage_buffers:
+            raise Unsupported(
+                f"a kernel with {count} storage buffers: {device.snapshot.name} allows {device.profile.limits.storage_buffers}"
+            )
+        bindings = ffi.new("VkDescriptorSetLayoutBinding[]", count)
+        for index, binding in enumerate(bindings):
+            binding.binding = index
+            binding.descriptorType = c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+            binding.descriptorCount = 1
+            binding.stageFlags = c.VK_SHADER_STAGE_COMPUTE_BIT
+        info = new("VkDescriptorSetLayoutCreateInfo", bindingCount=count, pBindings=bindings)
+        handle = ffi.new("VkDescriptorSetLayout *")
+        code = device.functions.CreateDescriptorSetLayout(device.handle, info, NULL, handle)
+        device.check(code, "creating a descriptor set layout")
+        created("set_layout")
+        self._set[buffers] = handle[0]
+        return int(handle[0])
+
+    def pipeline_layout(self, addressing: str, buffers: int) -> int:
+        """Layout of a pipeline of an addressing with `buffers` bound buffers."""
+        key = (addressing, buffers if addressing == "descriptor" else 0)
+        found = self._pipeline.get(key)
+        if found is not None:
+            return found
+        device = self._device
+        size = PUSH_BYTES[addressing]
+        push = ffi.new("VkPushConstantRange *", {"stageFlags": c.VK_SHADER_STAGE_COMPUTE_BIT, "offset": 0, "size": size})
+        info = new("VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=push)
+        if addressing == "descriptor":
+            sets = ffi.new("VkDescriptorSetLayout *", self.set_layout(buffers))
+            info.setLayoutCount, info.pSetLayouts = 1, sets
+        handle = ffi.new("VkPipelineLayout *")
+        code = device.functions.CreatePipelineLayout(device.handle, info, NULL, handle)
+        device.check(code, "creating a pipeline layout")
+        created("pipeline_layout")
+        self._pipeline[key] = handle[0]
+        return int(handle[0])
+
+    def close(self) -> None:
+        """Destroy every layout; the pipelines are gone already."""
+        device = self._device
+        for layout in self._pipeline.values():
+            device.functions.DestroyPipelineLayout(device.handle, layout, NULL)
+        destroyed("pipeline_layout", len(self._pipeline))
+        for layout in self._set.values():
+            device.functions.DestroyDescriptorSetLayout(device.handle, layout, NULL)
+        destroyed("set_layout", len(self._set))
+        self._pipeline.clear()
+        self._set.clear()
+
+
+class VulkanPipelineCache:
+    """A pipeline cache; `data` gives the bytes to keep on disk."""
+
+    __slots__ = ("_device", "handle")
+
+    def __init__(self, device: VulkanDevice, data: bytes) -> None:
+        self._device = device
+        initial = ffi.from_buffer(data) if data else NULL
+        handle = ffi.new("VkPipelineCache *")
+        create = device.functions.CreatePipelineCache
+        info = new("VkPipelineCacheCreateInfo", initialDataSize=len(data), pInitialData=initial)
+        code = create(device.handle, info, NULL, handle)
+        if code < 0 and data:  # a driver may refuse data that it cannot read: start empty
+            code = create(device.handle, new("VkPipelineCacheCreateInfo"), NULL, handle)
+        device.check(code, "creating a pipeline cache")
+        self.handle: int = handle[0]
+        created("pipeline_cache")
+        device.adopt(self)
+
+    def data(self) -> bytes:
+        """The cache's content."""
+        device = self._device
+        size = ffi.new("size_t *")
+        get = device.functions.GetPipelineCacheData
+        device.check(get(device.handle, self.handle, size, NULL), "sizing the pipeline cache")
+        content = ffi.new("char[]", max(1, size[0]))
+        device.check(get(device.handle, self.handle, size, content), "reading the pipeline cache")
+        return bytes(ffi.buffer(content, size[0]))
+
+    def close(self) -> None:
+        """Destroy the cache."""
+        if self.handle:
+            self._device.release(self, self._destroy)
+            self.handle = 0
+
+    def _destroy(self) -> None:
+        self._device.functions.DestroyPipelineCache(self._device.handle, self.handle, NULL)
+        destroyed("pipeline_cache")
+
+
+class VulkanPipeline:
+    """A compute pipeline. `layout` is shared by all pipelines of the same addressing and buffer count."""
+
+    __slots__ = ("_device", "addressing", "buffers", "handle", "layout", "name")
+
+    def __init__(
+        self,
+        device: VulkanDevice,
+        words: bytes,
+        buffers: int,
+        addressing: str,
+        cache: VulkanPipelineCache | None,
+        subgroup_size: int | None,
+        name: str,
+    ) -> None:
+        if addressing not in PUSH_BYTES:
+            raise ArgumentError(f"addressing: got {addressing!r}, wanted one of {', '.join(PUSH_BYTES)}")
+        if addressing == "address" and "bda" not in device.profile.features:
+            raise Unsupported(f"kernel {name!r} takes buffer addresses, which {device.snapshot.name} lacks")
+        if not words or len(words) % 4:
+            raise ArgumentError(f"kernel {name!r}: {len(words)} bytes are not SPIR-V words")
+        self._device = device
+        self.name, self.buffers, self.addressing = name, buffers, addressing
+        self.layout = device.layouts.pipeline_layout(addressing, buffers)
+        self.handle = self._create(words, cache.handle if cache else 0, subgroup_size)
+        created("pipeline")
+        device.adopt(self)
+        if device.validating:
+            self._set_name()
+
+    def _create(self, words: bytes, cache: int, subgroup_size: int | None) -> int:
+        device, vk = self._device, self._device.functions
+        code_words = ffi.new("uint32_t[]", len(words) // 4)
+        ffi.memmove(code_words, words, len(words))
+        module = ffi.new("VkShaderModule *")
+        info = new("VkShaderModuleCreateInfo", codeSize=len(words), pCode=code_words)
+        device.check(vk.CreateShaderModule(device.handle, info, NULL, module), f"reading kernel {self.name!r}")
+        created("shader_module")
+        entry = ffi.new("char[]", b"main")
+        stage = new(
+            "VkPipelineShaderStageCreateInfo", stage=c.VK_SHADER_STAGE_COMPUTE_BIT, module=module[0], pName=entry
+        )
+        required = NULL
+        if subgroup_size is not None:
+            required = self._required_subgroup(subgroup_size)
+            stage.pNext = required
+        create = new("VkComputePipelineCreateInfo", layout=self.layout, stage=stage[0])
+        if "pipeline_statistics" in device.profile.features:
+            create.flags = c.VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR
+        pipeline = ffi.new("VkPipeline *")
+        try:
+            code = vk.CreateComputePipelines(device.handle, cache, 1, create, NULL, pipeline)
+        finally:
+            vk.DestroyShaderModule(device.handle, module[0], NULL)
+            destroyed("shader_module")
+        device.check(code, f"compiling kernel {self.name!r}")
+        return int(pipeline[0])
+
+    def _required_subgroup(self, size: int) -> Any:
+        profile = self._device.profile
+        low, high = profile.limits.subgroup_min, profile.limits.subgroup_max
+        if "subgroup_size_control" not in profile.features or not low <= size <= high:
+            raise Unsupported(
+                f"kernel {self.name!r} wants subgroups of {size}; {self._device.snapshot.name} has {low} to {high}"
+            )
+        return new("VkPipelineShaderStageRequiredSubgroupSizeCreateInfo", requiredSubgroupSize=size)
+
+    def _set_name(self) -> None:
+        label = ffi.new("char[]", self.name.encode())
+        info = new("VkDebugUtilsObjectNameInfoEXT", objectType=c.VK_OBJECT_TYPE_PIPELINE, objectHandle=self.handle)
+        info.pObjectName = label
+        self._device.functions.SetDebugUtilsObjectNameEXT(self._device.handle, info)
+
+    def statistics(self) -> dict[str, int | float | bool]:
+        """What the driver's compiler tells about the pipeline (registers, spills, occupancy ...), by the driver's own names.
+
+        The profile has to be planned with `extra=("pipeline_statistics",)`; Unsupported otherwise.
+        """
+        device, vk = self._device, self._device.functions
+        if "pipeline_statistics" not in device.profile.features:
+            raise Unsupported("pipeline statistics are not enabled: plan the profile with extra=('pipeline_statistics',)")
+        executables = enumerate_all(
+            lambda n, a: vk.GetPipelineExecutablePropertiesKHR(
+                device.handle, new("VkPipelineInfoKHR", pipeline=self.handle), n, a
+            ),
+            "VkPipelineExecutablePropertiesKHR",
+            "listing pipeline executables",
+        )
+        found: dict[str, int | float | bool] = {}
+        for index in range(len(executables)):
+            info = new("VkPipelineExecutableInfoKHR", pipeline=self.handle, executableIndex=index)
+            rows = enumerate_all(
+                lambda n, a, which=info: vk.GetPipelineExecutableStatisticsKHR(device.handle, which, n, a),  # type: ignore[misc]
+                "VkPipelineExecutableStatisticKHR",
+                "reading pipeline statistics",
+            )
+            for row in rows:
+                found[text(row.name)] = _statistic(row)
+        return found
+
+    def close(self) -> None:
+        """Destroy the pipeline; no pending submission may use it."""
+        if self.handle:
+            self._device.release(self, self._destroy)
+            self.handle = 0
+
+    def _destroy(self) -> None:
+        self._device.functions.DestroyPipeline(self._device.handle, self.handle, NULL)
+        destroyed("pipeline")
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name} {self.addressing} {self.buffers} buffers>"
+
+
+def _statistic(row: Any) -> int | float | bool:
+    if row.format == c.VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR:
+        return bool(row.value.b32)
+    if row.format == c.VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR:
+        return float(row.value.f64)
+    signed = row.format == c.VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR
+    return int(row.value.i64 if signed else row.value.u64)
+
+
+class VulkanDescriptorPool:
+    """Descriptor sets: `allocate` gives one for a pipeline, `write` points it at buffers, `reset` frees all at once."""
+
+    __slots__ = ("_buffers", "_device", "_free", "_infos", "_sets", "_update", "_write", "handle")
+
+    def __init__(self, device: VulkanDevice, sets: int, buffers: int) -> None:
+        self._device = device
+        self._sets = self._free = sets
+        self._buffers = buffers
+        count = sets * (buffers + 1)
+        sizes = ffi.new(
+            "VkDescriptorPoolSize *", {"type": c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, "descriptorCount": count}
+        )
+        info = new("VkDescriptorPoolCreateInfo", maxSets=sets, poolSizeCount=1, pPoolSizes=sizes)
+        handle = ffi.new("VkDescriptorPool *")
+        device.check(device.functions.CreateDescriptorPool(device.handle, info, NULL, handle), "creating a descriptor pool")
+        self.handle: int = handle[0]
+        created("descriptor_pool")
+        self._update = device.functions.UpdateDescriptorSets
+        self._infos = ffi.new("VkDescriptorBufferInfo[]", buffers + 1)
+        self._write = new(
+            "VkWriteDescriptorSet", descriptorType=c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, pBufferInfo=self._infos
+        )
+        device.adopt(self)
+
+    def allocate(self, pipeline: VulkanPipeline) -> int:
+        """A descriptor set for a pipeline. Raises VulkanError (VK_ERROR_OUT_OF_POOL_MEMORY) when the pool is used up."""
+        if pipeline.buffers > self._buffers:
+            raise ArgumentError(f"{pipeline!r} has more buffers than this pool's {self._buffers}")
+        if not self._free:
+            raise VulkanError(
+                f"all {self._sets} descriptor sets of the pool are taken",
+                code=c.VK_ERROR_OUT_OF_POOL_MEMORY,
+                name="VK_ERROR_OUT_OF_POOL_MEMORY",
+            )
+        device = self._device
+        layout = ffi.new("VkDescriptorSetLayout *", device.layouts.set_layout(pipeline.buffers))
+        info = new("VkDescriptorSetAllocateInfo", descriptorPool=self.handle, descriptorSetCount=1, pSetLayouts=layout)
+        handle = ffi.new("VkDescriptorSet *")
+        code = device.functions.AllocateDescriptorSets(device.handle, info, handle)
+        device.check(code, "allocating a descriptor set")
+        self._free -= 1
+        return int(handle[0])
+
+    def write(self, descriptor_set: int, ranges: Sequence[tuple[Any, int, int]]) -> None:
+        """Point bindings 0, 1, ... at (buffer, offset, size) ranges in bytes. No pending submission may use the set."""
+        infos = self._infos
+        for index, (buffer, offset, size) in enumerate(ranges):
+            info = infos[index]
+            info.buffer = buffer.handle
+            info.offset = offset
+            info.range = size
+        write = self._write
+        write.dstSet = descriptor_set
+        # All bindings are single storage buffers of one stage, so one write runs over into the following bindings.
+        write.descriptorCount = len(ranges)
+        self._update(self._device.handle, 1, write, 0, NULL)
+
+    def reset(self) -> None:
+        """Free every set of the pool; none may be in use."""
+        device = self._device
+        device.check(device.functions.ResetDescriptorPool(device.handle, self.handle, 0), "resetting a descriptor pool")
+        self._free = self._sets
+
+    def close(self) -> None:
+        """Destroy the pool and its sets."""
+        if self.handle:
+            self._device.release(self, self._destroy)
+            self.handle = 0
+
+    def _destroy(self) -> None:
+        self._device.functions.DestroyDescriptorPool(self._device.handle, self.handle, NULL)
+        destroyed("descriptor_pool")
