@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oa._run.seam import Device
+from oa._vk.interface import Device
 from oa.errors import DeviceLost, EngineClosed, ForkedProcess, OaError
 
 __all__ = ["DEPTH", "Clock", "Event"]
@@ -39,7 +39,7 @@ class Clock:
         self.idle: Callable[[], None] | None = (
             None  #: called by `wait` in the owner's thread when nothing is left in flight
         )
-        self._recent: deque[tuple[int, object]] = deque(maxlen=DEPTH)
+        self._recent: deque[tuple[int, str]] = deque(maxlen=DEPTH)
         self._timeline = device.timeline()
         self._lock = threading.Condition()
         self._waiters = 0
@@ -51,10 +51,10 @@ class Clock:
         if self.refusal is not None:
             raise self.refusal()
 
-    def submit(self, commands: Sequence[Any], what: object) -> int:
+    def submit(self, commands: Sequence[Any], what: str) -> int:
         """Submit recorded commands and return the value that says they have finished.
 
-        `what` names them if the device is lost: a string, or a plan whose labels are listed.
+        `what` names them if the device is lost.
         """
         value = self.submitted + 1
         try:
@@ -123,7 +123,7 @@ class Clock:
 
     def lost(self, cause: BaseException) -> DeviceLost:
         """The error for a lost device, naming what was in flight. From here on every use ends in it."""
-        running = [_describe(what) for value, what in self._recent if value > self.completed] or [
+        running = [what for value, what in self._recent if value > self.completed] or [
             "nothing of this engine"
         ]
         message = (
@@ -182,16 +182,6 @@ class Event:
 
     def __repr__(self) -> str:
         return f"<Event {self._value} {'done' if self._finished else 'pending'}>"
-
-
-def _describe(what: object) -> str:
-    """A name for submitted work; a plan gives its digest and its first labels."""
-    steps = getattr(what, "steps", None)
-    if steps is None:
-        return str(what)
-    labels = list(dict.fromkeys(step.label or step.kernel.name for step in steps if hasattr(step, "kernel")))
-    shown = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    return f"plan {getattr(what, 'digest', '')[:12] or '-'} ({shown or 'no dispatch'})"
 
 
 def _closed() -> OaError:

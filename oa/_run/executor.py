@@ -19,8 +19,8 @@ from oa._run.pipelines import Pipelines
 from oa._run.pool import Pool, Storage
 from oa._run.profiler import Profiler
 from oa._run.recording import Prepared, Recording
-from oa._run.seam import Device
 from oa._run.transfer import Transfer
+from oa._vk.interface import Device
 from oa.errors import InternalError
 
 __all__ = ["Counters", "Executor"]
@@ -131,7 +131,7 @@ class Executor:
             storage.last_use = value
         if arena is not None:
             arena.last_use = value
-        clock.submit(recording.batch, plan)
+        clock.submit(recording.batch, prepared.name)
         counters = self.counters
         counters.submissions += 1
         counters.dispatches += prepared.layout.dispatches

@@ -7,7 +7,7 @@ import time
 
 from oa._kernel.pack import Kernel
 from oa._run.cache import DiskCache
-from oa._run.seam import Device, Pipeline, PipelineCache
+from oa._vk.interface import Device, Pipeline, PipelineCache
 from oa.errors import OaError
 
 __all__ = ["Pipelines"]

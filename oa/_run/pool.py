@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from oa._run.clock import Clock
 from oa._run.ranges import Ranges
-from oa._run.seam import Buffer, Device
+from oa._vk.interface import Buffer, Device
 from oa.errors import AllocationLimit, OutOfMemory
 
 __all__ = ["GRANULE", "Block", "MemoryStats", "Pool", "Storage"]

@@ -15,7 +15,7 @@ from oa._lower.plan import Dispatch, Plan
 from oa._run.layout import Layout, layout
 from oa._run.pipelines import Pipelines
 from oa._run.pool import Pool, Storage
-from oa._run.seam import Commands, DescriptorPool, Device, Pipeline, QueryPool
+from oa._vk.interface import Commands, DescriptorPool, Device, Pipeline, QueryPool
 from oa.errors import InternalError
 
 __all__ = ["Prepared", "Recording"]
@@ -27,17 +27,8 @@ class Prepared:
     """What is known of a plan on this device before its buffers are: pipelines, word layout, its recordings so far."""
 
     __slots__ = (
-        "constants",
-        "inputs",
-        "layout",
-        "outputs",
-        "plan",
-        "ring",
-        "scalars",
-        "scratch",
-        "steps",
-        "timed",
-    )
+        "constants", "inputs", "layout", "name", "outputs", "plan", "ring", "scalars", "scratch", "steps", "timed",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -52,6 +43,7 @@ class Prepared:
             for step in plan.steps
         )
         self.plan = weakref.ref(plan, forget)
+        self.name = _describe(plan)
         self.inputs = len(plan.inputs)
         self.outputs = len(plan.outputs)
         self.scalars = plan.scalars
@@ -92,7 +84,7 @@ class Recording:
         self._prepared = prepared
         self._device = device
         self._sets_pool: DescriptorPool | None = None
-        self._sets: list[object] = []
+        self._sets: list[int] = []
         self._args = arguments.allocate(prepared.layout.bytes, host=True)
         arguments.clock.wait(self._args.last_use)
         memory = self._args.map
@@ -209,3 +201,10 @@ class Recording:
             self.queries.close()
         self._args.last_use = max(self._args.last_use, self.value)
         del self._words64, self._words, self._args
+
+
+def _describe(plan: Plan) -> str:
+    """A name for a plan: its digest and its first labels."""
+    labels = list(dict.fromkeys(step.label or step.kernel.name for step in plan.dispatches()))
+    more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
+    return f"plan {plan.digest[:12] or '-'} ({', '.join(labels[:8]) or 'no dispatch'}{more})"

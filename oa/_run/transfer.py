@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oa._run.clock import Clock
 from oa._run.pool import Pool, Storage
-from oa._run.seam import Buffer, Commands, Device
+from oa._vk.interface import Buffer, Commands, Device
 from oa.errors import InternalError
 
 __all__ = ["Bytes", "Transfer"]

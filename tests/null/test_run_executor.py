@@ -1,0 +1,369 @@
+"""What the executor submits, when it records, rebinds or only resubmits, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oa._lower.plan import Access, Dispatch, Plan, Slot, Space
+from oa._run.clock import Clock
+from oa._run.executor import Executor
+from oa._run.pool import Pool, Storage
+from oa._run.transfer import Transfer
+from oa.errors import InternalError, Unsupported
+from tests.null.run_fakes import FakeDevice, kernel, operand, profile, small_plan
+
+ADDRESSINGS = ("address", "descriptor")
+
+
+class Rig:
+    """A fake device with everything of `oa._run` on it."""
+
+    def __init__(self, addressing: str = "address", cache: Path | None = None, **how: Any) -> None:
+        self.device = FakeDevice(profile(addressing), **how)
+        self.clock = Clock(self.device)
+        self.pool = Pool(self.device, self.clock)
+        self.transfer = Transfer(self.device, self.pool, self.clock)
+        self.executor = Executor(self.device, self.pool, self.clock, cache, self.transfer)
+        self.counters = self.executor.counters
+
+    def storages(self, count: int, size: int = 1024) -> list[Storage]:
+        return [self.pool.allocate(size) for _ in range(count)]
+
+    def close(self) -> None:
+        self.executor.close()
+        self.transfer.close()
+        self.pool.close()
+        self.clock.close()
+
+    def words(self, dispatch: list[Any], count: int) -> np.ndarray:
+        """Argument words of a logged dispatch."""
+        if self.device.profile.addressing == "address":
+            address = dispatch[2]
+            blocks = self.executor._arguments._blocks.values()
+            buffer = next(b.buffer for b in blocks if b.base <= address < b.base + b.buffer.size)
+            return np.frombuffer(buffer.bytes, np.uint32, count, address - buffer.address)
+        buffer, offset, _ = self.device.sets[dispatch[2]][0]
+        return np.frombuffer(buffer.bytes, np.uint32, count, offset + 4 * dispatch[3])
+
+    def bound(self, dispatch: list[Any], buffers: int) -> list[tuple[int, int]]:
+        """(address, size or 0) of the buffers of a logged dispatch."""
+        if self.device.profile.addressing == "address":
+            pointers = self.words(dispatch, 2 * buffers).view(np.uint64)
+            return [(int(p), 0) for p in pointers]
+        return [(buffer.address + offset, size) for buffer, offset, size in self.device.sets[dispatch[2]][1:]]
+
+
+def dispatches(rig: Rig, submission: int = -1) -> list[list[Any]]:
+    (log,), _ = rig.device.submissions[submission]
+    return [entry for entry in log if entry[0] == "dispatch"]
+
+
+@pytest.fixture(params=ADDRESSINGS)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    made = Rig(request.param)
+    yield made
+    made.close()
+    assert not +made.device.live, made.device.live
+
+
+def addressing(rig: Rig) -> str:
+    return rig.device.profile.addressing
+
+
+def test_submission_has_steps_in_order_behind_a_full_barrier(rig: Rig) -> None:
+    plan = small_plan(addressing(rig), dispatches=3)
+    value = rig.executor.run(plan, rig.storages(1), rig.storages(1))
+    (log,), signalled = rig.device.submissions[0]
+    assert value == signalled == 1
+    kinds = [(entry[0], entry[1] if entry[0] == "barrier" else None) for entry in log]
+    step, between = ("dispatch", None), ("barrier", "compute")
+    assert kinds == [("begin", None), ("barrier", "all"), step, between, step, between, step]
+    assert [entry[-1] for entry in dispatches(rig)] == [(1, 1, 1), (2, 1, 1), (3, 1, 1)]
+    assert log[0] == ("begin", False), "a recording that is submitted again must not be one-time"
+    assert rig.counters.as_dict() == {
+        "barriers": 2, "dispatches": 3, "pipelines": 1, "rebinds": 0, "recordings": 1, "submissions": 1,
+    }  # fmt: skip
+
+
+def test_argument_words_and_bindings(rig: Rig) -> None:
+    constants = (b"abc", bytes(range(256)) * 2)
+    plan = small_plan(addressing(rig), scratch=4096, scalars=2, constants=constants)
+    (source,), (target,) = rig.storages(1), rig.storages(1)
+    rig.executor.run(plan, [source], [target], [0xFFFFFFFF, 5])
+    arena = rig.executor._arena
+    assert arena is not None and arena.size >= 4096
+    for dispatch in dispatches(rig):
+        words = rig.words(dispatch, 2 * 5 + 3)
+        assert list(words[10:]) == [7, 0xFFFFFFFF, 5]
+        (a, _), (b, _), (scratch, _), (c0, size0), (c1, size1) = rig.bound(dispatch, 5)
+        assert (a, b, scratch) == (source.address, target.address, arena.address)
+        assert c1 - c0 == 256
+        if addressing(rig) == "descriptor":
+            assert (size0, size1) == (16, 512) and not words[:10].any()
+        buffer = next(blk.buffer for blk in rig.pool._blocks.values() if blk.base <= c0 < blk.base + blk.buffer.size)
+        rig.clock.wait(rig.clock.submitted)
+        for at, data in ((c0, constants[0]), (c1, constants[1])):
+            start = at - buffer.address
+            assert bytes(buffer.bytes[start : start + len(data)]) == data
+
+
+def test_same_bindings_are_only_submitted_again(rig: Rig) -> None:
+    plan = small_plan(addressing(rig))
+    a, b = rig.storages(2)
+    rig.executor.run(plan, [a], [b])
+    calls = dict(rig.device.calls)
+    for _ in range(10):
+        rig.executor.run(plan, [a], [b])
+    assert rig.counters.recordings == 1 and rig.counters.rebinds == 0 and rig.counters.submissions == 11
+    grown = {name for name, count in rig.device.calls.items() if count != calls.get(name, 0)}
+    assert grown <= {"submit", "wait", "value"}
+
+
+def test_alternating_bindings_are_remembered(rig: Rig) -> None:
+    plan = small_plan(addressing(rig))
+    a, b, c = rig.storages(3)
+    for _ in range(6):
+        rig.executor.run(plan, [a], [b])
+        rig.executor.run(plan, [b], [a])
+        rig.executor.run(plan, [c], [c])
+    assert rig.counters.recordings == 3 and rig.counters.rebinds == 0
+
+
+def test_rebinding_keeps_the_commands_with_addresses_and_records_with_descriptors(rig: Rig) -> None:
+    plan = small_plan(addressing(rig))
+    held = rig.storages(20)
+    for index in range(0, 20, 2):
+        rig.executor.run(plan, held[index : index + 1], held[index + 1 : index + 2])
+        last = dispatches(rig)[-1]
+        assert [where for where, _ in rig.bound(last, 2)] == [held[index].address, held[index + 1].address]
+    expected = (3, 7) if addressing(rig) == "address" else (10, 2)
+    assert (rig.counters.recordings, rig.counters.rebinds) == expected
+
+
+@pytest.mark.parametrize("addressing", ADDRESSINGS)
+def test_words_of_a_pending_recording_are_never_touched(addressing: str) -> None:
+    rig = Rig(addressing, auto=False)
+    plan = small_plan(addressing, scalars=1)
+    a, b = rig.storages(2)
+    seen = []
+    for value in range(9):
+        # Nothing finishes by itself; before the host would have to wait, the oldest submission is let finish.
+        if len(rig.device.submissions) - rig.device.finished >= 3:
+            rig.device.finish(rig.device.finished + 1)
+        rig.executor.run(plan, [a], [b], [100 + value])
+        seen.append(dispatches(rig)[0])
+        for back in range(1, min(3, len(seen)) + 1):
+            pending = len(seen) - back
+            if pending >= rig.device.finished:
+                assert rig.words(seen[pending], 6)[5] == 100 + pending
+    assert rig.counters.recordings == 3
+    rig.device.auto = True
+    rig.close()
+
+
+def test_equal_scalars_resubmit_and_changed_ones_patch(rig: Rig) -> None:
+    plan = small_plan(addressing(rig), scalars=1)
+    a, b = rig.storages(2)
+    for value in (1, 1, 1, 2, 2, 1):
+        rig.executor.run(plan, [a], [b], [value])
+        assert rig.words(dispatches(rig)[0], 6)[5] == value
+        rig.clock.wait(rig.clock.submitted)
+    assert rig.counters.recordings == 1
+
+
+def test_at_most_three_in_flight() -> None:
+    rig = Rig()
+    plan = small_plan()
+    a, b = rig.storages(2)
+    for _ in range(8):
+        rig.executor.run(plan, [a], [b])
+        assert len(rig.device.submissions) - rig.device.finished <= 3
+    rig.close()
+
+
+def test_last_use_follows_every_run(rig: Rig) -> None:
+    plan = small_plan(addressing(rig), scratch=512)
+    a, b, c = rig.storages(3)
+    first = rig.executor.run(plan, [a], [b])
+    second = rig.executor.run(plan, [a], [c])
+    assert (a.last_use, b.last_use, c.last_use) == (second, first, second)
+    assert rig.executor._arena is not None and rig.executor._arena.last_use == second
+
+
+def test_arena_growth_moves_all_plans_to_the_new_arena(rig: Rig) -> None:
+    small, large = small_plan(addressing(rig), scratch=1000), small_plan(addressing(rig), scratch=1 << 20, digest="d2")
+    a, b = rig.storages(2)
+    rig.executor.run(small, [a], [b])
+    old = rig.executor._arena
+    assert old is not None
+    place, reference = old.place, weakref.ref(old)
+    del old
+    rig.executor.run(large, [a], [b])
+    arena = rig.executor._arena
+    assert arena is not None and arena.size >= 1 << 20 and arena.place != place
+    assert reference() is None, "the old arena is let go"
+    rig.executor.run(small, [a], [b])
+    assert rig.bound(dispatches(rig)[0], 3)[2][0] == arena.address
+    rig.executor.run(large, [a], [b])
+    assert rig.executor._arena is arena
+
+
+def test_trim_gives_the_arena_up_and_the_next_run_makes_one(rig: Rig) -> None:
+    plan = small_plan(addressing(rig), scratch=1 << 20)
+    a, b = rig.storages(2)
+    rig.executor.run(plan, [a], [b])
+    rig.clock.wait(rig.clock.submitted)
+    rig.executor.trim()
+    assert rig.executor._arena is None
+    rig.executor.run(plan, [a], [b])
+    assert rig.bound(dispatches(rig)[0], 3)[2][0] == rig.executor._arena.address
+
+
+def test_a_dropped_plan_frees_its_recordings_and_constants(rig: Rig) -> None:
+    a, b = rig.storages(2)
+    keep = small_plan(addressing(rig))
+    rig.executor.run(keep, [a], [b])
+    rig.clock.wait(rig.clock.submitted)
+    rig.pool.collect()
+    before, allocated = +rig.device.live, rig.pool.allocated
+    plan = small_plan(addressing(rig), constants=(b"x" * 100,), digest="gone")
+    rig.executor.run(plan, [a], [b])
+    assert rig.pool.allocated > allocated
+    del plan
+    gc.collect()
+    assert rig.device.live["commands"] > before["commands"], "nothing is freed while it may run"
+    rig.clock.wait(rig.clock.submitted)
+    rig.pool.collect()
+    for kind in ("descriptor_pool", "query_pool"):
+        assert rig.device.live[kind] == before[kind]
+    assert rig.device.live["commands"] <= before["commands"] + 1, "only the upload's own commands are kept"
+    assert rig.pool.allocated == allocated
+
+
+def test_pipelines_are_made_once_per_kernel(rig: Rig) -> None:
+    a, b = rig.storages(2)
+    for digest in ("x", "y"):
+        rig.executor.run(small_plan(addressing(rig), digest=digest), [a], [b])
+    assert rig.device.pipelines == ["k"] and rig.counters.pipelines == 1
+
+
+def test_empty_plan_runs(rig: Rig) -> None:
+    value = rig.executor.run(Plan((), (), ()), [], [])
+    assert rig.clock.wait(value)
+
+
+def test_timed_recordings_are_separate_and_read(rig: Rig) -> None:
+    from oa._run.profiler import Profiler
+
+    plan = small_plan(addressing(rig))
+    a, b = rig.storages(2)
+    rig.executor.run(plan, [a], [b])
+    profiler = Profiler()
+    for _ in range(5):
+        rig.executor.run(plan, [a], [b], timing=profiler)
+    rig.executor.run(plan, [a], [b])
+    rows = profiler.rows()
+    assert [row.label for row in rows] == ["step0", "step1"] * 5
+    assert [row.ns for row in rows[:2]] == [20.0, 40.0], "ticks of 10 and 20 at 2 ns each"
+    assert [row.submission for row in rows] == [2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    plain, timed = rig.device.submissions[0][0][0], rig.device.submissions[1][0][0]
+    assert not any(entry[0] == "timestamp" for entry in plain)
+    assert [entry[1] for entry in timed if entry[0] == "timestamp"] == [0, 1, 2]
+    assert rig.device.submissions[-1][0][0] == plain
+
+
+WRONG = {
+    "binding count": (lambda p: p, 1, 0, (), "1 inputs and 0 outputs"),
+    "scalar count": (lambda p: p, 1, 1, (1, 2), "got 2 scalars"),
+    "addressing": (lambda p: small_plan("descriptor" if p.steps[0].kernel.addressing == "address" else "address"), 1, 1, (), "addressing"),
+    "buffers": (lambda p: with_step(p, operands=p.steps[0].operands[:1]), 1, 1, (), "got 1 buffers"),
+    "words": (lambda p: with_step(p, words=()), 1, 1, (), "0 words"),
+    "out of storage": (lambda p: with_operand(p, size=1025), 1, 1, (), "does not lie"),
+    "alignment": (lambda p: with_operand(p, offset=16, size=16), 1, 1, (), "does not lie"),
+    "no such input": (lambda p: with_operand(p, index=3), 1, 1, (), "does not lie"),
+}  # fmt: skip
+
+
+def with_step(plan: Plan, **changes: Any) -> Plan:
+    step = plan.steps[0]
+    assert isinstance(step, Dispatch)
+    return replace(plan, steps=(replace(step, **changes), *plan.steps[1:]))
+
+
+def with_operand(plan: Plan, **changes: Any) -> Plan:
+    step = plan.steps[0]
+    assert isinstance(step, Dispatch)
+    return with_step(plan, operands=(replace(step.operands[0], **changes), *step.operands[1:]))
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_plans_and_bindings_are_refused(rig: Rig, case: str) -> None:
+    change, inputs, outputs, scalars, message = WRONG[case]
+    plan = change(small_plan(addressing(rig)))
+    with pytest.raises(InternalError, match=message):
+        rig.executor.run(plan, rig.storages(inputs), rig.storages(outputs), scalars)
+    a, b = rig.storages(2)
+    assert rig.executor.run(small_plan(addressing(rig)), [a], [b]) == 1
+
+
+def test_small_storage_and_unplanned_aliases_are_refused(rig: Rig) -> None:
+    plan = small_plan(addressing(rig))
+    a, b = rig.storages(2)
+    (tiny,) = rig.storages(1, 256)
+    with pytest.raises(InternalError, match="256 bytes, wanted 1024"):
+        rig.executor.run(plan, [tiny], [b])
+    rig.executor.run(plan, [a], [a])
+    with pytest.raises(InternalError, match="may not overwrite"):
+        rig.executor.run(replace(plan, in_place=()), [a], [a])
+    slot = Slot("float32", (256,), 1024)
+    with pytest.raises(InternalError, match="share one storage"):
+        rig.executor.run(replace(plan, outputs=(slot, slot)), [a], [b, b])
+
+
+LIMITS = {
+    "groups": (65536, {}, {}),
+    "groups y": ((1, 65536, 1), {}, {}),
+    "local size": (1, {"local_size": (1, 1, 65)}, {}),
+    "invocations": (1, {"local_size": (32, 32, 2)}, {}),
+    "shared memory": (1, {"shared_bytes": 32769}, {}),
+}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_what_the_device_cannot_do_is_refused_before_a_pipeline_is_made(rig: Rig, case: str) -> None:
+    groups, changes, _ = LIMITS[case]
+    k = kernel("big", 2, 0, addressing(rig), **changes)
+    step = Dispatch(
+        k,
+        groups if isinstance(groups, tuple) else (groups, 1, 1),
+        (operand(Space.INPUT), operand(Space.OUTPUT, access=Access.WRITE)),
+        (),
+    )
+    slot = Slot("float32", (256,), 1024)
+    with pytest.raises(Unsupported, match="this device allows"):
+        rig.executor.run(Plan((step,), (slot,), (slot,)), rig.storages(1), rig.storages(1))
+    assert rig.device.pipelines == []
+
+
+@pytest.mark.parametrize("bytes_over", (0, 16))
+def test_a_binding_over_the_storage_range(bytes_over: int) -> None:
+    device = FakeDevice(profile("descriptor", max_storage_range=4096))
+    clock = Clock(device)
+    executor = Executor(device, Pool(device, clock), clock)
+    k = kernel("k", 1, 0, "descriptor")
+    step = Dispatch(k, (1, 1, 1), (operand(Space.SCRATCH, size=4096 + bytes_over),), ())
+    plan = Plan((step,), (), (), scratch_bytes=4096 + bytes_over)
+    if bytes_over:
+        with pytest.raises(Unsupported, match="one binding"):
+            executor.run(plan, [], [])
+    else:
+        executor.run(plan, [], [])
+    executor.close()
