@@ -117,10 +117,21 @@ FLOAT_CONTROLS: tuple[Property, ...] = (
 )
 
 #: Subgroup operation classes of compute shaders; the capability is named "subgroup_" and the class.
-SUBGROUP_OPERATIONS = ("basic", "vote", "arithmetic", "ballot", "shuffle", "shuffle_relative", "clustered", "quad")
+SUBGROUP_OPERATIONS = (
+    "basic",
+    "vote",
+    "arithmetic",
+    "ballot",
+    "shuffle",
+    "shuffle_relative",
+    "clustered",
+    "quad",
+)
 
 #: Capabilities that need no enabling.
-PASSIVE = frozenset([*(p.name for p in FLOAT_CONTROLS), *(f"subgroup_{name}" for name in SUBGROUP_OPERATIONS)])
+PASSIVE = frozenset(
+    [*(p.name for p in FLOAT_CONTROLS), *(f"subgroup_{name}" for name in SUBGROUP_OPERATIONS)]
+)
 
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in CAPABILITIES}
 

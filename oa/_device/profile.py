@@ -6,7 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -61,7 +61,7 @@ class Profile:
     api: tuple[int, int]  #: the Vulkan version that the device is used as
 
 
-@lru_cache(maxsize=None)
+@cache
 def table(name: str) -> Mapping[str, Any]:
     """The parsed `profiles/<name>.toml`."""
     text = resources.files("oa._device").joinpath("profiles", f"{name}.toml").read_text(encoding="utf-8")
@@ -82,7 +82,13 @@ def vendor_name(vendor_id: int) -> str:
 
 def fingerprint(snapshot: Snapshot) -> str:
     """Digest that changes with the device or its driver: the key of everything cached per device."""
-    parts = (snapshot.vendor_id, snapshot.device_id, snapshot.driver_id, snapshot.driver_version, snapshot.driver_info)
+    parts = (
+        snapshot.vendor_id,
+        snapshot.device_id,
+        snapshot.driver_id,
+        snapshot.driver_version,
+        snapshot.driver_info,
+    )
     text = "/".join(map(str, (*parts, snapshot.uuid, snapshot.driver_uuid, snapshot.cache_uuid)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -106,7 +112,11 @@ def _available(snapshot: Snapshot, name: str, api: tuple[int, int]) -> bool:
 
 
 def plan(
-    snapshot: Snapshot, profile: str | None = None, addressing: str | None = None, *, extra: Iterable[str] = ()
+    snapshot: Snapshot,
+    profile: str | None = None,
+    addressing: str | None = None,
+    *,
+    extra: Iterable[str] = (),
 ) -> Profile:
     """Decide how a device is used.
 
@@ -133,7 +143,9 @@ def plan(
     software = is_software(snapshot)
     addressing = addressing or _addressing(rule["addressing"], software, "bda" in features)
     if addressing == "address" and "bda" not in features:
-        raise Unsupported(f"{snapshot.name} lacks bufferDeviceAddress, needed by addressing='address'; use 'descriptor'")
+        raise Unsupported(
+            f"{snapshot.name} lacks bufferDeviceAddress, needed by addressing='address'; use 'descriptor'"
+        )
     extensions = {e for f in features if (e := extension_of(f, api)) is not None}
     if "VK_KHR_portability_subset" in snapshot.extensions:
         extensions.add("VK_KHR_portability_subset")
@@ -183,7 +195,8 @@ def limits(snapshot: Snapshot) -> Limits:
         subgroup_max=snapshot.subgroup.maximum,
         push_bytes=snapshot.limit("maxPushConstantsSize"),
         storage_buffers=min(
-            snapshot.limit("maxPerStageDescriptorStorageBuffers"), snapshot.limit("maxDescriptorSetStorageBuffers")
+            snapshot.limit("maxPerStageDescriptorStorageBuffers"),
+            snapshot.limit("maxDescriptorSetStorageBuffers"),
         ),
         offset_alignment=snapshot.limit("minStorageBufferOffsetAlignment"),
         timestamp_period=0.0 if isinstance(period, tuple) else float(period),

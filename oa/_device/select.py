@@ -20,7 +20,12 @@ def ranked(snapshots: Sequence[Snapshot]) -> list[int]:
     found = [index for index, snapshot in enumerate(snapshots) if usable(snapshot)]
     return sorted(
         found,
-        key=lambda i: (is_software(snapshots[i]), order.get(snapshots[i].kind, len(order)), -snapshots[i].memory, i),
+        key=lambda i: (
+            is_software(snapshots[i]),
+            order.get(snapshots[i].kind, len(order)),
+            -snapshots[i].memory,
+            i,
+        ),
     )
 
 

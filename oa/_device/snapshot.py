@@ -92,7 +92,9 @@ class Snapshot:
     queue_families: tuple[QueueFamily, ...]
     subgroup: Subgroup
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
-    note: str = field(default="", compare=False)  #: where the snapshot comes from, for snapshots kept as files
+    note: str = field(
+        default="", compare=False
+    )  #: where the snapshot comes from, for snapshots kept as files
 
     def limit(self, name: str, default: int = 0) -> int:
         """A scalar limit by its Vulkan name; `default` when the device did not report it."""
@@ -126,7 +128,9 @@ class Snapshot:
                 raise ValueError(f"wanted format {FORMAT}")
             return _snapshot(data)
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise FileFormatError(f"not a device snapshot: {problem}; record one with `oa devices --json`") from problem
+            raise FileFormatError(
+                f"not a device snapshot: {problem}; record one with `oa devices --json`"
+            ) from problem
 
 
 def _plain(value: Any) -> Any:
@@ -151,12 +155,17 @@ def _snapshot(data: dict[str, Any]) -> Snapshot:
             "api": (int(major), int(minor), int(patch)),
             "features": frozenset(data["features"]),
             "limits": {k: tuple(v) if isinstance(v, list) else v for k, v in data["limits"].items()},
-            "memory_types": tuple(MemoryType(frozenset(t["properties"]), t["heap"]) for t in data["memory_types"]),
+            "memory_types": tuple(
+                MemoryType(frozenset(t["properties"]), t["heap"]) for t in data["memory_types"]
+            ),
             "heaps": tuple(MemoryHeap(**h) for h in data["heaps"]),
             "queue_families": tuple(
-                QueueFamily(frozenset(q["operations"]), q["count"], q["timestamp_bits"]) for q in data["queue_families"]
+                QueueFamily(frozenset(q["operations"]), q["count"], q["timestamp_bits"])
+                for q in data["queue_families"]
             ),
-            "subgroup": Subgroup(**{**data["subgroup"], "operations": frozenset(data["subgroup"]["operations"])}),
+            "subgroup": Subgroup(
+                **{**data["subgroup"], "operations": frozenset(data["subgroup"]["operations"])}
+            ),
             "cooperative_matrices": tuple(CooperativeMatrix(**c) for c in data["cooperative_matrices"]),
         }
     )

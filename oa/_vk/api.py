@@ -70,9 +70,13 @@ def failure(code: int, what: str, *, requested: int = 0) -> errors.OaError:
     if code in (c.VK_ERROR_OUT_OF_DEVICE_MEMORY, c.VK_ERROR_OUT_OF_HOST_MEMORY):
         side = "device" if code == c.VK_ERROR_OUT_OF_DEVICE_MEMORY else "host"
         size = f" ({requested} bytes)" if requested else ""
-        return errors.OutOfMemory(f"{what}{size}: the driver is out of {side} memory ({name})", requested=requested)
+        return errors.OutOfMemory(
+            f"{what}{size}: the driver is out of {side} memory ({name})", requested=requested
+        )
     if code == c.VK_ERROR_TOO_MANY_OBJECTS:
-        return errors.OutOfMemory(f"{what}: the driver's limit on live allocations is reached ({name})", requested=requested)
+        return errors.OutOfMemory(
+            f"{what}: the driver's limit on live allocations is reached ({name})", requested=requested
+        )
     if code == c.VK_ERROR_DEVICE_LOST:
         return errors.DeviceLost(f"{what}: the device stopped answering ({name}); make a new Engine")
     if code == c.VK_ERROR_INCOMPATIBLE_DRIVER:
@@ -133,7 +137,9 @@ class Functions:
             if pointer != NULL:
                 setattr(self, name[2:], ffi.cast(f"PFN_{name}", pointer))
             elif name not in allowed:
-                raise errors.DriverNotFound(f"the Vulkan driver lacks {name}; update the driver, or run `oa doctor`")
+                raise errors.DriverNotFound(
+                    f"the Vulkan driver lacks {name}; update the driver, or run `oa doctor`"
+                )
 
     def __getattr__(self, name: str) -> Any:
         raise errors.Unsupported(f"the Vulkan driver has no vk{name}")

@@ -35,7 +35,11 @@ BARRIERS = {
 def _dependency(source: int, written: int, target: int, used: int) -> tuple[Any, Any]:
     """A VkDependencyInfo with one memory barrier, and that barrier, which the caller keeps alive."""
     barrier = new(
-        "VkMemoryBarrier2", srcStageMask=source, srcAccessMask=written, dstStageMask=target, dstAccessMask=used
+        "VkMemoryBarrier2",
+        srcStageMask=source,
+        srcAccessMask=written,
+        dstStageMask=target,
+        dstAccessMask=used,
     )
     return new("VkDependencyInfo", memoryBarrierCount=1, pMemoryBarriers=barrier), barrier
 
@@ -53,8 +57,24 @@ class VulkanCommands:
     """
 
     __slots__ = (
-        "_barrier2", "_bind", "_bind_sets", "_bound", "_copy", "_device", "_dispatch", "_fill", "_index", "_pool", "_push",
-        "_region", "_reset_queries", "_set", "_stamp", "_word", "_compute", "handle",
+        "_barrier2",
+        "_bind",
+        "_bind_sets",
+        "_bound",
+        "_compute",
+        "_copy",
+        "_device",
+        "_dispatch",
+        "_fill",
+        "_index",
+        "_pool",
+        "_push",
+        "_region",
+        "_reset_queries",
+        "_set",
+        "_stamp",
+        "_word",
+        "handle",
     )  # fmt: skip
 
     def __init__(self, device: VulkanDevice, queue: Queue) -> None:
@@ -86,7 +106,9 @@ class VulkanCommands:
         """Start recording, dropping what was recorded before. `one_time` promises at most one submission."""
         usage = c.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT if one_time else 0
         info = new("VkCommandBufferBeginInfo", flags=usage)
-        self._device.check(self._device.functions.BeginCommandBuffer(self.handle, info), "starting a recording")
+        self._device.check(
+            self._device.functions.BeginCommandBuffer(self.handle, info), "starting a recording"
+        )
         self._bound = None
 
     def end(self) -> None:

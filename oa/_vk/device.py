@@ -74,7 +74,9 @@ class VulkanDevice(ProcessBound):
                 structure = made[capability.structure]
                 setattr(structure.features if structure is base else structure, capability.member, 1)
         priority = ffi.new("float[]", [1.0])
-        queue = new("VkDeviceQueueCreateInfo", queueFamilyIndex=family, queueCount=1, pQueuePriorities=priority)
+        queue = new(
+            "VkDeviceQueueCreateInfo", queueFamilyIndex=family, queueCount=1, pQueuePriorities=priority
+        )
         extensions = strings(list(self.profile.extensions))
         info = new(
             "VkDeviceCreateInfo",
@@ -128,7 +130,9 @@ class VulkanDevice(ProcessBound):
         try:
             return self.queues[name]
         except KeyError:
-            raise errors.ArgumentError(f"queue: got {name!r}, wanted one of {', '.join(self.queues)}") from None
+            raise errors.ArgumentError(
+                f"queue: got {name!r}, wanted one of {', '.join(self.queues)}"
+            ) from None
 
     # The interface.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oa import errors
 from oa._device import Profile, Snapshot
@@ -12,6 +12,9 @@ from oa._vk import constants as c
 from oa._vk import loader
 from oa._vk.api import NULL, Functions, ProcessBound, check, created, destroyed, enumerate_all, new, text
 from oa._vk.cdef import ffi
+
+if TYPE_CHECKING:
+    from oa._vk.interface import Device
 
 #: Vulkan version asked for at instance creation: what the strict profile is written against.
 API = (1, 3)
@@ -29,8 +32,8 @@ def open_instance(
 ) -> Instance:
     """Open Vulkan.
 
-    `validation` loads the Khronos validation layer, with synchronization validation, into `Instance.messages`; `library` names the
-    loader library instead of the usual ones; `api` is the Vulkan version asked for: (1, 2) makes a true compat instance.
+    `validation` loads the Khronos validation layer, synchronization validation included, which writes to `Instance.messages`;
+    `library` names the loader library instead of the usual ones; `api` is the version asked for: (1, 2) is a compat instance.
     Without a loader, each driver named by a manifest is opened directly. Raises DriverNotFound, with what to do, when there is
     nothing to open, and Unsupported when validation is asked for and the layer is not installed.
     """
@@ -40,7 +43,9 @@ def open_instance(
         connection = Connection(found, api, validation, messages)
         return Instance([connection], messages)
     if validation:
-        raise errors.Unsupported("validation needs the Vulkan loader (libvulkan.so.1), which is not installed")
+        raise errors.Unsupported(
+            "validation needs the Vulkan loader (libvulkan.so.1), which is not installed"
+        )
     opened, problems = [], []
     for manifest in loader.manifests():
         try:
@@ -58,12 +63,9 @@ def explain(problems: list[str]) -> str:
     if override is not None:
         return (
             f"no Vulkan driver: {override[0]}={override[1]} replaces the search for drivers and names none that works"
-            f"{_listed(problems)}; unset {override[0]}, or point it at a driver manifest (*.json); `oa doctor` lists them"
+            f"{_listed(problems)}; type: unset {override[0]} (or point it at a driver manifest, *.json); `oa doctor` says more"
         )
-    return (
-        f"no Vulkan driver was found{_listed(problems)}; on Debian or Ubuntu type: "
-        "sudo apt-get install -y libvulkan1 mesa-vulkan-drivers ; `oa doctor` says more"
-    )
+    return f"no Vulkan driver was found{_listed(problems)}; type: {loader.install_command()} ; `oa doctor` says more"
 
 
 def _listed(problems: list[str]) -> str:
@@ -119,8 +121,13 @@ class Connection:
             _require_layer(entry)
             layers.append(VALIDATION_LAYER)
             wanted.append(DEBUG_UTILS)
-            enables = ffi.new("VkValidationFeatureEnableEXT[]", [c.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT])
-            chain = new("VkValidationFeaturesEXT", enabledValidationFeatureCount=1, pEnabledValidationFeatures=enables)
+            enables = ffi.new(
+                "VkValidationFeatureEnableEXT[]",
+                [c.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT],
+            )
+            chain = new(
+                "VkValidationFeaturesEXT", enabledValidationFeatureCount=1, pEnabledValidationFeatures=enables
+            )
             keep = [enables, chain]
         layer_names, extension_names = strings(layers), strings(wanted)
         application = new("VkApplicationInfo", apiVersion=self.api[0] << 22 | self.api[1] << 12)
@@ -139,7 +146,9 @@ class Connection:
             code = entry.CreateInstance(info, NULL, handle)
         del keep
         if code == c.VK_ERROR_INCOMPATIBLE_DRIVER and not self.library.direct:
-            raise errors.DriverNotFound(explain([f"{m.path}: {m.problem}" for m in loader.manifests() if m.problem]))
+            raise errors.DriverNotFound(
+                explain([f"{m.path}: {m.problem}" for m in loader.manifests() if m.problem])
+            )
         check(code, "creating the Vulkan instance")
         return handle[0]
 
@@ -153,7 +162,10 @@ class Connection:
             pfnUserCallback=ffi.cast("void *", self._callback),
         )
         handle = ffi.new("VkDebugUtilsMessengerEXT *")
-        check(self.functions.CreateDebugUtilsMessengerEXT(self.handle, info, NULL, handle), "opening the validation messages")
+        check(
+            self.functions.CreateDebugUtilsMessengerEXT(self.handle, info, NULL, handle),
+            "opening the validation messages",
+        )
         self._messenger = handle[0]
         created("messenger")
 
@@ -198,11 +210,13 @@ class _layer_settings:
 
 
 def _require_layer(entry: Functions) -> None:
-    layers = enumerate_all(entry.EnumerateInstanceLayerProperties, "VkLayerProperties", "listing instance layers")
+    layers = enumerate_all(
+        entry.EnumerateInstanceLayerProperties, "VkLayerProperties", "listing instance layers"
+    )
     if VALIDATION_LAYER not in {text(layer.layerName) for layer in layers}:
         raise errors.Unsupported(
-            f"validation needs the layer {VALIDATION_LAYER}; on Debian or Ubuntu type: "
-            "sudo apt-get install -y vulkan-validationlayers"
+            f"validation needs the layer {VALIDATION_LAYER}, which is not installed; "
+            "on Debian or Ubuntu type: sudo apt-get install -y vulkan-validationlayers"
         )
 
 
@@ -279,7 +293,7 @@ class Adapter:
             self._snapshot = record(self.connection.functions, self.handle, self.connection.api)
         return self._snapshot
 
-    def open(self, profile: Profile) -> Any:
+    def open(self, profile: Profile) -> Device:
         """Open the device with exactly the capabilities of a profile planned from this adapter's snapshot."""
         from oa._vk.device import VulkanDevice
 

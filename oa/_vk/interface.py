@@ -105,7 +105,9 @@ class Commands(Protocol):
     def dispatch_address(self, pipeline: Pipeline, block_address: int, groups: Groups) -> None:
         """Run a kernel whose argument block lies at an address."""
 
-    def dispatch_descriptor(self, pipeline: Pipeline, descriptor_set: int, block_word: int, groups: Groups) -> None:
+    def dispatch_descriptor(
+        self, pipeline: Pipeline, descriptor_set: int, block_word: int, groups: Groups
+    ) -> None:
         """Run a kernel whose argument block starts at a word of the buffer at binding 0."""
 
     def bind(self, pipeline: Pipeline) -> None:
@@ -121,7 +123,7 @@ class Commands(Protocol):
         """Run the current pipeline."""
 
     def barrier(self, kind: str = "compute") -> None:
-        """"compute", "all" or "host"."""
+        """ "compute", "all" or "host"."""
 
     def copy(self, source: Buffer, source_offset: int, target: Buffer, target_offset: int, size: int) -> None:
         """Copy bytes."""

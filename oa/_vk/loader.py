@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,15 @@ LOADERS = {
     "win32": ("vulkan-1.dll",),
     "darwin": ("libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"),
 }.get(sys.platform, ("libvulkan.so.1", "libvulkan.so"))
+#: What to type where a package tool is present: the Vulkan loader and a software driver.
+INSTALL = {
+    "apt-get": "sudo apt-get install -y libvulkan1 mesa-vulkan-drivers",
+    "dnf": "sudo dnf install -y vulkan-loader mesa-vulkan-drivers",
+    "pacman": "sudo pacman -S --needed vulkan-icd-loader vulkan-swrast",
+    "apk": "sudo apk add vulkan-loader mesa-vulkan-swrast",
+    "zypper": "sudo zypper install -y libvulkan1 libvulkan_lvp",
+    "brew": "brew install vulkan-loader molten-vk",
+}
 #: Newest driver interface version that this module speaks; see the loader's driver interface document.
 INTERFACE_VERSION = 5
 
@@ -45,6 +55,14 @@ class Library:
     lookup: Callable[[Any, bytes], Any]
     direct: bool  #: a driver opened without the loader
     owner: Any  #: keeps the library loaded
+
+
+def install_command() -> str:
+    """The one line that installs a Vulkan driver here."""
+    for tool, command in INSTALL.items():
+        if shutil.which(tool):
+            return command
+    return "install a Vulkan 1.2 driver with your system's package tool"
 
 
 def overridden(environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
@@ -117,7 +135,9 @@ def open_loader(name: str | None = None) -> Library | None:
             return Library(candidate, library.vkGetInstanceProcAddr, False, library)
         except (OSError, AttributeError) as fault:
             if name:
-                raise DriverNotFound(f"cannot open the Vulkan library {name}: {fault}; run `oa doctor`") from None
+                raise DriverNotFound(
+                    f"cannot open the Vulkan library {name}: {fault}; run `oa doctor`"
+                ) from None
     return None
 
 

@@ -17,7 +17,9 @@ KINDS = ("device", "upload", "download")
 #: Kernels may read and write whole 16-byte vectors up to the rounded end.
 GRANULE = 16
 _USAGE = (
-    c.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | c.VK_BUFFER_USAGE_TRANSFER_SRC_BIT | c.VK_BUFFER_USAGE_TRANSFER_DST_BIT
+    c.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+    | c.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
+    | c.VK_BUFFER_USAGE_TRANSFER_DST_BIT
 )
 _COHERENT = frozenset(("host_visible", "host_coherent"))
 
@@ -77,12 +79,17 @@ class VulkanBuffer:
         vk = device.functions
         handle = ffi.new("VkBuffer *")
         info = new("VkBufferCreateInfo", size=self.size, usage=usage, sharingMode=c.VK_SHARING_MODE_EXCLUSIVE)
-        device.check(vk.CreateBuffer(device.handle, info, NULL, handle), f"creating a buffer of {self.size} bytes")
+        device.check(
+            vk.CreateBuffer(device.handle, info, NULL, handle), f"creating a buffer of {self.size} bytes"
+        )
         self.handle: int = handle[0]
         created("buffer")
         try:
             self.flags = self._allocate(kind, addressed)
-            device.check(vk.BindBufferMemory(device.handle, self.handle, self._memory, 0), "binding a buffer to its memory")
+            device.check(
+                vk.BindBufferMemory(device.handle, self.handle, self._memory, 0),
+                "binding a buffer to its memory",
+            )
             if self.flags >= _COHERENT:
                 self.map = self._mapped()
             if addressed:

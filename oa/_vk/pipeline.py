@@ -62,7 +62,9 @@ class Layouts:
             return found
         device = self._device
         size = PUSH_BYTES[addressing]
-        push = ffi.new("VkPushConstantRange *", {"stageFlags": c.VK_SHADER_STAGE_COMPUTE_BIT, "offset": 0, "size": size})
+        push = ffi.new(
+            "VkPushConstantRange *", {"stageFlags": c.VK_SHADER_STAGE_COMPUTE_BIT, "offset": 0, "size": size}
+        )
         info = new("VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=push)
         if addressing == "descriptor":
             sets = ffi.new("VkDescriptorSetLayout *", self.set_layout(buffers))
@@ -138,7 +140,7 @@ class VulkanPipeline:
         words: bytes,
         buffers: int,
         addressing: str,
-        cache: VulkanPipelineCache | None,
+        cache: Any,
         subgroup_size: int | None,
         name: str,
     ) -> None:
@@ -163,11 +165,16 @@ class VulkanPipeline:
         ffi.memmove(code_words, words, len(words))
         module = ffi.new("VkShaderModule *")
         info = new("VkShaderModuleCreateInfo", codeSize=len(words), pCode=code_words)
-        device.check(vk.CreateShaderModule(device.handle, info, NULL, module), f"reading kernel {self.name!r}")
+        device.check(
+            vk.CreateShaderModule(device.handle, info, NULL, module), f"reading kernel {self.name!r}"
+        )
         created("shader_module")
         entry = ffi.new("char[]", b"main")
         stage = new(
-            "VkPipelineShaderStageCreateInfo", stage=c.VK_SHADER_STAGE_COMPUTE_BIT, module=module[0], pName=entry
+            "VkPipelineShaderStageCreateInfo",
+            stage=c.VK_SHADER_STAGE_COMPUTE_BIT,
+            module=module[0],
+            pName=entry,
         )
         required = NULL
         if subgroup_size is not None:
@@ -196,7 +203,9 @@ class VulkanPipeline:
 
     def _set_name(self) -> None:
         label = ffi.new("char[]", self.name.encode())
-        info = new("VkDebugUtilsObjectNameInfoEXT", objectType=c.VK_OBJECT_TYPE_PIPELINE, objectHandle=self.handle)
+        info = new(
+            "VkDebugUtilsObjectNameInfoEXT", objectType=c.VK_OBJECT_TYPE_PIPELINE, objectHandle=self.handle
+        )
         info.pObjectName = label
         self._device.functions.SetDebugUtilsObjectNameEXT(self._device.handle, info)
 
@@ -207,7 +216,9 @@ class VulkanPipeline:
         """
         device, vk = self._device, self._device.functions
         if "pipeline_statistics" not in device.profile.features:
-            raise Unsupported("pipeline statistics are not enabled: plan the profile with extra=('pipeline_statistics',)")
+            raise Unsupported(
+                "pipeline statistics are not enabled: plan the profile with extra=('pipeline_statistics',)"
+            )
         executables = enumerate_all(
             lambda n, a: vk.GetPipelineExecutablePropertiesKHR(
                 device.handle, new("VkPipelineInfoKHR", pipeline=self.handle), n, a
@@ -265,17 +276,22 @@ class VulkanDescriptorPool:
         )
         info = new("VkDescriptorPoolCreateInfo", maxSets=sets, poolSizeCount=1, pPoolSizes=sizes)
         handle = ffi.new("VkDescriptorPool *")
-        device.check(device.functions.CreateDescriptorPool(device.handle, info, NULL, handle), "creating a descriptor pool")
+        device.check(
+            device.functions.CreateDescriptorPool(device.handle, info, NULL, handle),
+            "creating a descriptor pool",
+        )
         self.handle: int = handle[0]
         created("descriptor_pool")
         self._update = device.functions.UpdateDescriptorSets
         self._infos = ffi.new("VkDescriptorBufferInfo[]", buffers + 1)
         self._write = new(
-            "VkWriteDescriptorSet", descriptorType=c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, pBufferInfo=self._infos
+            "VkWriteDescriptorSet",
+            descriptorType=c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+            pBufferInfo=self._infos,
         )
         device.adopt(self)
 
-    def allocate(self, pipeline: VulkanPipeline) -> int:
+    def allocate(self, pipeline: Any) -> int:
         """A descriptor set for a pipeline. Raises VulkanError (VK_ERROR_OUT_OF_POOL_MEMORY) when the pool is used up."""
         if pipeline.buffers > self._buffers:
             raise ArgumentError(f"{pipeline!r} has more buffers than this pool's {self._buffers}")
@@ -287,7 +303,12 @@ class VulkanDescriptorPool:
             )
         device = self._device
         layout = ffi.new("VkDescriptorSetLayout *", device.layouts.set_layout(pipeline.buffers))
-        info = new("VkDescriptorSetAllocateInfo", descriptorPool=self.handle, descriptorSetCount=1, pSetLayouts=layout)
+        info = new(
+            "VkDescriptorSetAllocateInfo",
+            descriptorPool=self.handle,
+            descriptorSetCount=1,
+            pSetLayouts=layout,
+        )
         handle = ffi.new("VkDescriptorSet *")
         code = device.functions.AllocateDescriptorSets(device.handle, info, handle)
         device.check(code, "allocating a descriptor set")
@@ -311,7 +332,9 @@ class VulkanDescriptorPool:
     def reset(self) -> None:
         """Free every set of the pool; none may be in use."""
         device = self._device
-        device.check(device.functions.ResetDescriptorPool(device.handle, self.handle, 0), "resetting a descriptor pool")
+        device.check(
+            device.functions.ResetDescriptorPool(device.handle, self.handle, 0), "resetting a descriptor pool"
+        )
         self._free = self._sets
 
     def close(self) -> None:

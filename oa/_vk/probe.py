@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oa._device import CooperativeMatrix, MemoryHeap, MemoryType, QueueFamily, Snapshot, Subgroup
-from oa._device.features import CAPABILITIES, EXTENSION_CAPABILITIES, FLOAT_CONTROLS, SUBGROUP_OPERATIONS, structures
+from oa._device.features import (
+    CAPABILITIES,
+    EXTENSION_CAPABILITIES,
+    FLOAT_CONTROLS,
+    SUBGROUP_OPERATIONS,
+    structures,
+)
 from oa._vk import constants as c
 from oa._vk.api import NULL, Functions, enumerate_all, new, pick, text
 from oa._vk.cdef import ffi
@@ -117,7 +123,11 @@ def _properties(
 
 
 def _features(
-    functions: Functions, handle: Any, api: tuple[int, int], extensions: Mapping[str, int], properties: Mapping[str, Any]
+    functions: Functions,
+    handle: Any,
+    api: tuple[int, int],
+    extensions: Mapping[str, int],
+    properties: Mapping[str, Any],
 ) -> frozenset[str]:
     found = {name for name, extension in EXTENSION_CAPABILITIES.items() if extension in extensions}
     if api < (1, 1):
@@ -175,13 +185,17 @@ def _limits(limits: Any, properties: Mapping[str, Any]) -> dict[str, int | float
 def _memory_types(memory: Any) -> tuple[MemoryType, ...]:
     types = pick(memory.memoryTypes, memory.memoryTypeCount)
     return tuple(
-        MemoryType(flag_names(t.propertyFlags, c.MEMORY_PROPERTY_FLAG_BITS, "VK_MEMORY_PROPERTY_"), t.heapIndex)
+        MemoryType(
+            flag_names(t.propertyFlags, c.MEMORY_PROPERTY_FLAG_BITS, "VK_MEMORY_PROPERTY_"), t.heapIndex
+        )
         for t in types
     )
 
 
 def _heaps(memory: Any) -> tuple[MemoryHeap, ...]:
-    return tuple(MemoryHeap(h.size, bool(h.flags & 1)) for h in pick(memory.memoryHeaps, memory.memoryHeapCount))
+    return tuple(
+        MemoryHeap(h.size, bool(h.flags & 1)) for h in pick(memory.memoryHeaps, memory.memoryHeapCount)
+    )
 
 
 def _queue_families(functions: Functions, handle: Any) -> tuple[QueueFamily, ...]:
@@ -191,7 +205,9 @@ def _queue_families(functions: Functions, handle: Any) -> tuple[QueueFamily, ...
         "listing queue families",
     )
     return tuple(
-        QueueFamily(flag_names(f.queueFlags, c.QUEUE_FLAG_BITS, "VK_QUEUE_"), f.queueCount, f.timestampValidBits)
+        QueueFamily(
+            flag_names(f.queueFlags, c.QUEUE_FLAG_BITS, "VK_QUEUE_"), f.queueCount, f.timestampValidBits
+        )
         for f in families
     )
 
@@ -219,7 +235,10 @@ def _cooperative_matrices(
             b=component(r.BType),
             c=component(r.CType),
             result=component(r.ResultType),
-            scope=c.SCOPE_KHR.get(r.scope, str(r.scope)).removeprefix("VK_SCOPE_").removesuffix("_KHR").lower(),
+            scope=c.SCOPE_KHR.get(r.scope, str(r.scope))
+            .removeprefix("VK_SCOPE_")
+            .removesuffix("_KHR")
+            .lower(),
             saturating=bool(r.saturatingAccumulation),
         )
         for r in rows

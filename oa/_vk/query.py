@@ -27,7 +27,9 @@ class VulkanQueryPool:
         self.count = count
         handle = ffi.new("VkQueryPool *")
         info = new("VkQueryPoolCreateInfo", queryType=c.VK_QUERY_TYPE_TIMESTAMP, queryCount=count)
-        device.check(device.functions.CreateQueryPool(device.handle, info, NULL, handle), "creating a query pool")
+        device.check(
+            device.functions.CreateQueryPool(device.handle, info, NULL, handle), "creating a query pool"
+        )
         self.handle: int = handle[0]
         created("query_pool")
         device.adopt(self)
@@ -44,7 +46,11 @@ class VulkanQueryPool:
         device.check(code, "reading timestamps")
         if code:
             name = result_name(code)
-            raise VulkanError(f"timestamps {first} to {first + count - 1} are not written yet ({name})", code=code, name=name)
+            raise VulkanError(
+                f"timestamps {first} to {first + count - 1} are not written yet ({name})",
+                code=code,
+                name=name,
+            )
         return [tick & self._mask for tick in ffi.unpack(ticks, count)]
 
     def close(self) -> None:

@@ -28,9 +28,13 @@ class Queue:
         self.handle = handle[0]
         pool = ffi.new("VkCommandPool *")
         info = new(
-            "VkCommandPoolCreateInfo", flags=c.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, queueFamilyIndex=family
+            "VkCommandPoolCreateInfo",
+            flags=c.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+            queueFamilyIndex=family,
         )
-        device.check(device.functions.CreateCommandPool(device.handle, info, NULL, pool), "creating a command pool")
+        device.check(
+            device.functions.CreateCommandPool(device.handle, info, NULL, pool), "creating a command pool"
+        )
         self.pool: int = pool[0]
         created("command_pool")
         self._submit = device.functions.QueueSubmit2
@@ -97,7 +101,9 @@ class VulkanTimeline:
         kind = new("VkSemaphoreTypeCreateInfo", semaphoreType=c.VK_SEMAPHORE_TYPE_TIMELINE)
         handle = ffi.new("VkSemaphore *")
         info = new("VkSemaphoreCreateInfo", pNext=kind)
-        device.check(device.functions.CreateSemaphore(device.handle, info, NULL, handle), "creating a timeline")
+        device.check(
+            device.functions.CreateSemaphore(device.handle, info, NULL, handle), "creating a timeline"
+        )
         self.handle: int = handle[0]
         created("semaphore")
         device.adopt(self)

@@ -32,7 +32,10 @@ def require_live(*things: Any) -> None:
 
 def check_ranges(profile: Profile, buffers: int, ranges: Sequence[tuple[Any, int, int]]) -> None:
     """Check what a descriptor set is pointed at: the argument buffer and `buffers` bound buffers."""
-    require(len(ranges) == buffers + 1, f"a descriptor set of {buffers + 1} bindings is written with {len(ranges)} ranges")
+    require(
+        len(ranges) == buffers + 1,
+        f"a descriptor set of {buffers + 1} bindings is written with {len(ranges)} ranges",
+    )
     alignment, limit = profile.limits.offset_alignment, profile.limits.max_storage_range
     for binding, (buffer, offset, size) in enumerate(ranges):
         require_live(buffer)
@@ -103,14 +106,20 @@ class CheckedCommands:
     def _grid(self, groups: Sequence[int]) -> None:
         most = self.profile.limits.max_groups
         require(len(groups) == 3, f"a grid has three extents, not {len(groups)}")
-        require(all(0 <= g <= m for g, m in zip(groups, most, strict=True)), f"a grid of {tuple(groups)} exceeds {most}")
+        require(
+            all(0 <= g <= m for g, m in zip(groups, most, strict=True)),
+            f"a grid of {tuple(groups)} exceeds {most}",
+        )
 
     def dispatch_address(self, pipeline: Any, block_address: int, groups: tuple[int, int, int]) -> None:
         """Run a kernel whose argument block lies at an address."""
         self._recording("dispatch_address", pipeline)
         require(pipeline.addressing == "address", f"{pipeline!r} takes no addresses")
         require(block_address > 0, f"{pipeline!r}: the argument block has no address")
-        require(block_address % BLOCK_ALIGNMENT == 0, f"{pipeline!r}: the block is not aligned to {BLOCK_ALIGNMENT} bytes")
+        require(
+            block_address % BLOCK_ALIGNMENT == 0,
+            f"{pipeline!r}: the block is not aligned to {BLOCK_ALIGNMENT} bytes",
+        )
         self._grid(groups)
         self._pipeline, self._pushed = pipeline, PUSH_BYTES["address"]
         self.commands.dispatch_address(pipeline, block_address, groups)
@@ -123,7 +132,10 @@ class CheckedCommands:
         require(pipeline.addressing == "descriptor", f"{pipeline!r} takes no descriptors")
         require(descriptor_set != 0, f"{pipeline!r}: no descriptor set")
         require(0 <= block_word < 1 << 32, f"{pipeline!r}: block word {block_word} is no 32-bit index")
-        require(block_word * 4 % BLOCK_ALIGNMENT == 0, f"{pipeline!r}: the block is not aligned to {BLOCK_ALIGNMENT} bytes")
+        require(
+            block_word * 4 % BLOCK_ALIGNMENT == 0,
+            f"{pipeline!r}: the block is not aligned to {BLOCK_ALIGNMENT} bytes",
+        )
         self._grid(groups)
         self._pipeline, self._pushed, self._set_buffers = pipeline, PUSH_BYTES["descriptor"], pipeline.buffers
         self.commands.dispatch_descriptor(pipeline, descriptor_set, block_word, groups)
@@ -157,9 +169,15 @@ class CheckedCommands:
         require(pipeline is not None, "dispatch() without a bound pipeline")
         require_live(pipeline)
         need = PUSH_BYTES[pipeline.addressing]
-        require(self._pushed == need, f"{pipeline!r}: dispatch() with {self._pushed} of {need} bytes of push constants set")
+        require(
+            self._pushed == need,
+            f"{pipeline!r}: dispatch() with {self._pushed} of {need} bytes of push constants set",
+        )
         if pipeline.addressing == "descriptor":
-            require(self._set_buffers == pipeline.buffers, f"{pipeline!r}: dispatch() without its descriptor set bound")
+            require(
+                self._set_buffers == pipeline.buffers,
+                f"{pipeline!r}: dispatch() without its descriptor set bound",
+            )
         self._grid((x, y, z))
         self.commands.dispatch(x, y, z)
 
@@ -184,14 +202,16 @@ class CheckedCommands:
         self._recording("fill", buffer)
         inside = size > 0 and offset >= 0 and offset + size <= buffer.size
         require(inside, f"fill of {size} bytes at {offset} is outside {buffer!r}")
-        require(offset % 4 == 0 and size % 4 == 0, f"fill of {size} bytes at {offset}: both are multiples of 4")
+        require(
+            offset % 4 == 0 and size % 4 == 0, f"fill of {size} bytes at {offset}: both are multiples of 4"
+        )
         require(0 <= word < 1 << 32, f"fill pattern {word} is no 32-bit word")
         self.commands.fill(buffer, offset, size, word)
 
     def reset_queries(self, pool: Any, first: int, count: int) -> None:
         """Make timestamps writable again."""
         self._recording("reset_queries", pool)
-        inside = 0 <= first and count > 0 and first + count <= pool.count
+        inside = first >= 0 and count > 0 and first + count <= pool.count
         require(inside, f"queries {first} to {first + count - 1} of a pool of {pool.count}")
         self.commands.reset_queries(pool, first, count)
 
