@@ -103,8 +103,12 @@ class VulkanCommands:
         device.adopt(self)
 
     def begin(self, one_time: bool = False) -> None:
-        """Start recording, dropping what was recorded before. `one_time` promises at most one submission."""
-        usage = c.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT if one_time else 0
+        """Start recording, dropping what was recorded before.
+
+        `one_time` promises at most one submission; without it the buffer may be submitted again while pending.
+        """
+        many = c.VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+        usage = c.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT if one_time else many
         info = new("VkCommandBufferBeginInfo", flags=usage)
         self._device.check(
             self._device.functions.BeginCommandBuffer(self.handle, info), "starting a recording"
