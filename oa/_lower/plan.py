@@ -33,13 +33,17 @@ class Space(IntEnum):
 
 @dataclass(frozen=True)
 class Operand:
-    """A range of bound storage: `offset` and `size` in bytes, `offset` a multiple of 256. SCRATCH has index 0 only."""
+    """A range of bound storage: `offset` and `size` in bytes, `offset` a multiple of 256. SCRATCH has index 0 only.
+
+    Writes with one `part` number (not 0) touch disjoint elements of the range and need no order among themselves.
+    """
 
     space: Space
     index: int
     offset: int
     size: int
     access: Access
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ _ACCESS = {Access.READ: "r", Access.WRITE: "w", Access.READ | Access.WRITE: "rw"
 def _operand(operand: Operand) -> str:
     index = "" if operand.space is Space.SCRATCH else str(operand.index)
     where = f"{operand.offset}:{operand.offset + operand.size}"
-    return f"{_ACCESS[operand.access]} {_SPACE[operand.space]}{index}[{where}]"
+    part = f" part {operand.part}" if operand.part else ""
+    return f"{_ACCESS[operand.access]} {_SPACE[operand.space]}{index}[{where}]{part}"
 
 
 def _dispatch(number: int, step: Dispatch) -> str:

@@ -91,6 +91,11 @@ def index(axis: int) -> Expr:
     return Expr("dim", (), axis)
 
 
+def element() -> Expr:
+    """The element's own position in row-major order, uint32."""
+    return Expr("element")
+
+
 def philox(seed_lo: Operand, seed_hi: Operand, draw: Operand, element: Operand) -> Expr:
     """One 32-bit word of Philox4x32-10 for (seed, draw number, element index)."""
     return Expr("philox", (seed_lo, seed_hi, draw, element))
@@ -121,6 +126,8 @@ def resolve(root: Operand, dtypes: Sequence[DType], operation: str) -> Scalar:
             return sc.arg(node.attr, dtypes[node.attr])
         if node.op == "dim":
             return sc.dim(node.attr)
+        if node.op == "element":
+            return sc.scalar("element", uint32)
         if node.op == "cast":
             inner = node.args[0]
             return sc.cast(typed(inner, node.attr if not isinstance(inner, Expr) else weak), node.attr)
@@ -148,4 +155,4 @@ def _common(args: Sequence[Scalar], weak: DType, op: str, operation: str) -> DTy
     return args[0].dtype
 
 
-__all__ = ["Expr", "bool_", "call", "cast", "float32", "index", "int32", "philox", "resolve", "uint32", "where"]
+__all__ = ["Expr", "bool_", "call", "cast", "element", "float32", "index", "int32", "philox", "resolve", "uint32", "where"]

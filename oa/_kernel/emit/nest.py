@@ -1,0 +1,110 @@
+"""Loop nests as data: the structure of a fused kernel with every extent, stride and number left to the argument block.
+
+A nest is hashable and is the key of its kernel: two groups that differ only in sizes are one nest with other words.
+`compile_nest` turns it into a kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oa._kernel.pack import Kernel
+
+#: ("dim", k) | ("val", position) | ("div" or "mod", Address, word)
+Atom = tuple[str, int] | tuple[str, "Address", int]
+
+
+@dataclass(frozen=True)
+class Address:
+    """`word[const] + sum(word[coefficient] * atom)`; None stands for 0 and 1."""
+
+    const: int | None
+    terms: tuple[tuple[Atom, int | None], ...]
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One scalar operation. `args` are positions of earlier ones.
+
+    op: load (`address` in `buffer`, `vector`: four neighbours at once), index (`address` as a number), const (`attr`: bits),
+    param (`attr`: word), reduce (`attr`: its name), or an operation of the scalar table.
+    """
+
+    op: str
+    dtype: str
+    args: tuple[int, ...] = ()
+    attr: int | str | None = None
+    buffer: int = -1
+    address: Address | None = None
+    vector: bool = False
+
+
+@dataclass(frozen=True)
+class Store:
+    """Write value `value` to `buffer`; `per_row` for one value a row, `vector` when the address is the flat index."""
+
+    buffer: int
+    dtype: str
+    value: int
+    address: Address
+    per_row: bool
+    vector: bool
+
+
+@dataclass(frozen=True)
+class NestBuffer:
+    """A bound buffer: access "r" or "w", element width in words 1 or 4."""
+
+    access: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How iterations meet invocations.
+
+    flat     an invocation owns four neighbouring elements
+    serial   an invocation owns a row
+    group    `lanes` invocations share a row and combine through workgroup memory
+    `chunked` rows are (row, chunk) pairs and an invocation (or group) reduces one chunk.
+    """
+
+    kind: str
+    local: int
+    lanes: int = 1
+    chunked: bool = False
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loop dimensions `0 .. kept-1` then `reduced` more; `extents[k]` is the word with dimension k's extent.
+
+    Words 0 and 1 are always the number of work items (quads of elements, or rows) and the number of elements (or the
+    reduced length); chunked nests have words 2 and 3, chunks and chunk length. `exact` says that the innermost extent is a
+    multiple of 4 and then `inner` is the word with a quarter of it.
+    """
+
+    kept: int
+    reduced: int
+    extents: tuple[int, ...]
+    inner: int
+    exact: bool
+    buffers: tuple[NestBuffer, ...]
+    code: tuple[Instr, ...]
+    stores: tuple[Store, ...]
+    schedule: Schedule
+    words: int
+
+
+_KERNELS: dict[tuple[Nest, str], Kernel] = {}
+
+
+def compile_nest(nest: Nest, addressing: str) -> Kernel:
+    """The kernel of a nest, built on first use."""
+    found = _KERNELS.get((nest, addressing))
+    if found is None:
+        from oa._kernel.emit import nest_map, nest_row
+
+        emit = nest_map.emit if nest.schedule.kind == "flat" else nest_row.emit
+        found = _KERNELS[nest, addressing] = emit(nest, addressing)
+    return found

@@ -1,0 +1,222 @@
+"""Row nests: reductions with whatever comes before and after them in one kernel.
+
+Reductions run in phases: each phase is one pass over the row for all reductions whose operands are ready. Element-level
+operations are evaluated again in each pass that needs them; row-level ones once, between passes.
+"""
+
+from __future__ import annotations
+
+from oa._kernel.emit.ir import Builder, Ty, Value
+from oa._kernel.emit.nest import Nest, Store
+from oa._kernel.emit.nest_code import REGISTER, Point, as_word, builder, linear_group, minimum, split
+from oa._kernel.emit.nest_reduce import Reduction
+from oa._kernel.pack import Kernel
+
+
+def emit(nest: Nest, addressing: str) -> Kernel:
+    """The kernel of a row nest."""
+    b = builder(nest, addressing, "row")
+    Row(b, nest).build()
+    words = b.finish()
+    return Kernel(
+        "row", words, len(nest.buffers), nest.words, addressing, b.local_size, shared_bytes=b.shared_bytes
+    )
+
+
+class Row:
+    """Emission state of one row nest."""
+
+    def __init__(self, b: Builder, nest: Nest) -> None:
+        self.b = b
+        self.nest = nest
+        self.grouped = nest.schedule.kind == "group"
+        self.element = self._element_level()
+        self.depth = self._depths()
+        self.shared: list[int] = []
+
+    # -- levels
+
+    def _element_level(self) -> list[bool]:
+        """Which operations vary along the reduced dimensions."""
+        flags: list[bool] = []
+        for instr in self.nest.code:
+            if instr.op == "reduce":
+                flags.append(False)
+            else:
+                own = instr.address is not None and self._varies(instr.address, flags)
+                flags.append(own or any(flags[a] for a in instr.args))
+        return flags
+
+    def _varies(self, address: object, flags: list[bool]) -> bool:
+        for atom, _ in address.terms:  # type: ignore[attr-defined]
+            if atom[0] == "dim" and atom[1] >= self.nest.kept:
+                return True
+            if atom[0] == "val" and flags[atom[1]]:
+                return True
+            if atom[0] in ("div", "mod") and self._varies(atom[1], flags):
+                return True
+        return False
+
+    def _depths(self) -> list[int]:
+        """For each operation how many passes must have ended before it can be evaluated."""
+        depths: list[int] = []
+        for instr in self.nest.code:
+            below = max((depths[a] for a in self._operands(instr)), default=0)
+            depths.append(below + 1 if instr.op == "reduce" else below)
+        return depths
+
+    def _operands(self, instr: object) -> list[int]:
+        found = list(instr.args)  # type: ignore[attr-defined]
+        stack = [instr.address] if instr.address is not None else []  # type: ignore[attr-defined]
+        while stack:
+            for atom, _ in stack.pop().terms:
+                if atom[0] == "val":
+                    found.append(atom[1])
+                elif atom[0] in ("div", "mod"):
+                    stack.append(atom[1])
+        return found
+
+    def _closure(self, roots: list[int]) -> list[int]:
+        """All operations that `roots` need, in order, not looking through reductions."""
+        wanted: set[int] = set()
+        stack = list(roots)
+        while stack:
+            position = stack.pop()
+            if position not in wanted:
+                wanted.add(position)
+                if self.nest.code[position].op != "reduce":
+                    stack.extend(self._operands(self.nest.code[position]))
+        return sorted(wanted)
+
+    # -- building
+
+    def build(self) -> None:
+        """Emit the whole kernel."""
+        b, nest = self.b, self.nest
+        local = b.builtin("local_id", 0)
+        if not self.grouped:
+            size = b.const(Ty.U32, nest.schedule.local)
+            row = b.op("iadd", b.op("imul", linear_group(b), size), local)
+            with b.if_(b.op("ult", row, b.word(0))):
+                self._row(row, None, None)
+            return
+        lanes = nest.schedule.lanes
+        per_group = b.const(Ty.U32, nest.schedule.local // lanes)
+        lane = b.op("and", local, b.const(Ty.U32, lanes - 1))
+        inside = b.op("shr_u", local, b.const(Ty.U32, lanes.bit_length() - 1))
+        row = b.op("iadd", b.op("imul", linear_group(b), per_group), inside)
+        valid = b.op("ult", row, b.word(0))
+        # Every invocation must reach the barriers: those without a row repeat the last one and store nothing.
+        self._row(minimum(b, row, b.op("isub", b.word(0), b.const(Ty.U32, 1))), lane, valid)
+
+    def _row(self, row: Value, lane: Value | None, valid: Value | None) -> None:
+        b, nest = self.b, self.nest
+        start, stop = b.const(Ty.U32, 0), b.word(1)
+        where = row
+        if nest.schedule.chunked:
+            chunks, length = b.word(2), b.word(3)
+            where = b.op("udiv", row, chunks)
+            start = b.op("imul", b.op("isub", row, b.op("imul", where, chunks)), length)
+            stop = minimum(b, b.op("iadd", start, length), stop)
+        one = b.const(Ty.U32, 1)
+        if lane is not None:
+            start, one = b.op("iadd", start, lane), b.const(Ty.U32, nest.schedule.lanes)
+        point = Point(b, nest, split(b, nest, where, range(nest.kept)))
+        bounds = (start, stop, one)
+        reductions = [k for k, i in enumerate(nest.code) if i.op == "reduce"]
+        for phase in range(1, max((self.depth[k] for k in reductions), default=0) + 1):
+            self._pass(point, [k for k in reductions if self.depth[k] == phase], bounds, lane)
+        self._store_elements(point, bounds, valid)
+        self._store_rows(point, row, lane, valid)
+
+    def _enter(self, point: Point, position: Value) -> Point:
+        """The point at flat `position` along the reduced dimensions of the row."""
+        kept = self.nest.kept
+        dims = split(self.b, self.nest, position, range(kept, kept + self.nest.reduced))
+        return Point(self.b, self.nest, {**point.dims, **dims}, point.values)
+
+    def _pass(self, point: Point, which: list[int], bounds: tuple[Value, Value, Value], lane: Value | None) -> None:
+        b, code = self.b, self.nest.code
+        operands = [code[k].args[0] for k in which]
+        needed = self._closure(operands)
+        point.run(k for k in needed if not self.element[k] and code[k].op != "reduce")
+        kinds = [Reduction(b, str(code[k].attr), code[code[k].args[0]].dtype) for k in which]
+        carried = [[b.var(v) for v in kind.initial()] for kind in kinds]
+        with b.loop(*bounds) as position:
+            inner = self._enter(point, position)
+            inner.run(k for k in needed if self.element[k])
+            for kind, variables, operand in zip(kinds, carried, operands):
+                new = kind.step([b.get(v) for v in variables], inner.values[operand], position)
+                for variable, value in zip(variables, new):
+                    b.set(variable, value)
+        for kind, variables, k in zip(kinds, carried, which):
+            settled = kind.settle([b.get(v) for v in variables])
+            if lane is not None:
+                settled = self._combine_lanes(kind, settled, lane)
+            point.values[k] = kind.result(settled)
+
+    def _combine_lanes(self, kind: Reduction, carry: list[Value], lane: Value) -> list[Value]:
+        """A tree over the lanes of a row; every lane gets the result."""
+        b, lanes = self.b, self.nest.schedule.lanes
+        local = b.builtin("local_id", 0)
+        arrays = [b.shared(value.ty, self.nest.schedule.local) for value in carry]
+        for array, value in zip(arrays, carry):
+            b.shared_store(array, local, value)
+        step = lanes // 2
+        while step:
+            b.barrier()
+            with b.if_(b.op("ult", lane, b.const(Ty.U32, step))):
+                other = b.op("iadd", local, b.const(Ty.U32, step))
+                mine = [b.shared_load(a, local) for a in arrays]
+                theirs = [b.shared_load(a, other) for a in arrays]
+                for array, value in zip(arrays, kind.combine(mine, theirs)):
+                    b.shared_store(array, local, value)
+            step //= 2
+        b.barrier()
+        first = b.op("isub", local, lane)
+        return [b.shared_load(a, first) for a in arrays]
+
+    def _store_elements(self, point: Point, bounds: tuple[Value, Value, Value], valid: Value | None) -> None:
+        stores = [s for s in self.nest.stores if not s.per_row]
+        if not stores:
+            return
+        needed = self._closure([s.value for s in stores])
+        point.run(k for k in needed if not self.element[k] and self.nest.code[k].op != "reduce")
+
+        def body() -> None:
+            with self.b.loop(*bounds) as position:
+                inner = self._enter(point, position)
+                inner.run(k for k in needed if self.element[k])
+                for store in stores:
+                    self._write(inner, store, inner.address(store.address))
+
+        if valid is None:
+            body()
+        else:
+            with self.b.if_(valid):
+                body()
+
+    def _store_rows(self, point: Point, row: Value, lane: Value | None, valid: Value | None) -> None:
+        stores = [s for s in self.nest.stores if s.per_row]
+        if not stores:
+            return
+        b = self.b
+        needed = self._closure([s.value for s in stores])
+        point.run(k for k in needed if self.nest.code[k].op != "reduce")
+
+        def body() -> None:
+            for store in stores:
+                at = row if self.nest.schedule.chunked else point.address(store.address)
+                self._write(point, store, at)
+
+        if lane is None or valid is None:
+            body()
+        else:
+            with b.if_(b.op("land", valid, b.op("ieq", lane, b.const(Ty.U32, 0)))):
+                body()
+
+    def _write(self, point: Point, store: Store, at: Value) -> None:
+        self.b.store(store.buffer, at, as_word(self.b, point.values[store.value]))
+
+
+__all__ = ["REGISTER", "Row", "emit"]

@@ -1,0 +1,97 @@
+"""The graph that the passes work on: single-result nodes of the few kinds that lowering knows.
+
+kind        params                          meaning
+pointwise   ()                              `instance.body` at each element, operands broadcast
+view        (View,)                         the operand under another index
+reduce      (name, axes)                    over `axes`, which stay with extent 1
+partial     (name, axes, chunks, length)    one result per chunk of `length` along the flattened `axes`, as a last axis
+take        (axis,)                         operand 0 at operand 1's indices along `axis`
+along       (axis,)                         operand 0 where operand 1 gives the index along `axis`, element by element
+concat      (axis,)                         operands one after the other
+matmul      ()                              matrices in the last two axes, equal batch axes before them
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from oa._graph.graph import Input
+from oa._schema.op import Instance
+from oa._schema.scalar import Scalar
+from oa._schema.spec import Spec
+
+Ref = int  #: a node's position (>= 0) or graph input number `-ref - 1` (< 0)
+
+
+@dataclass(frozen=True)
+class BaseNode:
+    """One base operation. `sources` are positions of the user's nodes that it stands for."""
+
+    kind: str
+    spec: Spec
+    inputs: tuple[Ref, ...]
+    params: tuple[Any, ...]
+    body: Scalar | None
+    name: str
+    sources: tuple[int, ...]
+
+
+@dataclass
+class BaseGraph:
+    """Nodes in topological order with common sub-expressions shared, and the wanted ones."""
+
+    inputs: tuple[Input, ...]
+    nodes: list[BaseNode] = field(default_factory=list)
+    roots: list[Ref] = field(default_factory=list)
+    _known: dict[Any, Ref] = field(default_factory=dict)
+
+    def spec(self, ref: Ref) -> Spec:
+        """Spec of a node or an input."""
+        return self.nodes[ref].spec if ref >= 0 else self.inputs[-ref - 1].spec
+
+    def add(
+        self,
+        kind: str,
+        spec: Spec,
+        inputs: tuple[Ref, ...],
+        params: tuple[Any, ...] = (),
+        body: Scalar | None = None,
+        name: str = "",
+        source: int = 0,
+    ) -> Ref:
+        """Append a node, or return the one that computes the same."""
+        key = (kind, spec, inputs, params, body)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = len(self.nodes)
+            self.nodes.append(BaseNode(kind, spec, inputs, params, body, name or kind, (source,)))
+        return found
+
+    def add_instance(self, instance: Instance, inputs: tuple[Ref, ...], source: int) -> Ref:
+        """Append a node for a non-composite instance."""
+        return self.add(
+            instance.op.kind, instance.outs[0], inputs, instance.params, instance.body, instance.op.name, source
+        )
+
+    def uses(self) -> list[int]:
+        """How many consumers each node has, wanted nodes counted once more."""
+        counts = [0] * len(self.nodes)
+        for node in self.nodes:
+            for ref in node.inputs:
+                if ref >= 0:
+                    counts[ref] += 1
+        for ref in self.roots:
+            if ref >= 0:
+                counts[ref] += 1
+        return counts
+
+    def text(self) -> str:
+        """One line a node, deterministic."""
+        lines = []
+        for k, node in enumerate(self.nodes):
+            names = ", ".join(f"n{r}" if r >= 0 else f"in{-r - 1}" for r in node.inputs)
+            extra = f" {node.params}" if node.params else ""
+            body = f" = {node.body!r}" if node.body is not None else ""
+            lines.append(f"n{k}: {node.spec!r} {node.kind}{extra} {node.name}({names}){body}")
+        return "\n".join(lines) + "\nroots " + " ".join(f"n{r}" for r in self.roots)

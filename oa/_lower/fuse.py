@@ -1,0 +1,302 @@
+"""Pass `fuse`: which nodes share a kernel.
+
+A *map* cluster computes values of one shape at the same element. A *row* cluster has a full shape and reduced axes: its members
+are reductions over those axes, element-level nodes of the full shape, and row-level nodes with one value a row. Some nodes are
+`inline`: cheap, or used once under another index; every consumer computes them for itself and they are never stored.
+
+Two clusters merge along an edge when every edge between them reads the very element (or row) being computed and no path leads
+from one to the other through a third. Fusion never changes a bit: each node is computed by the same expression either way.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from oa._lower.base import BaseGraph, BaseNode, Ref
+from oa._lower.index import Coords, broadcast_coords, dims, substitute, through
+from oa._lower.route import view_source
+from oa._schema import scalar as sc
+from oa._schema.spec import Shape
+
+MAX_MEMBERS = 64
+MAX_INLINE_DEPTH = 24
+#: Operations up to which a node with one operand is recomputed rather than stored for several consumers.
+CHEAP_OPERATIONS = 3
+_INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "concat"})
+_ELEMENTWISE = frozenset({"pointwise", "take", "along"})
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A node that another reads, through views and inline nodes; `coords` None means at elements unknown before run time."""
+
+    source: Ref
+    coords: Coords | None
+
+
+@dataclass(eq=False)
+class Cluster:
+    """Nodes that become one kernel. `axes` None: a map over `space`. `row_members` hold one value a row."""
+
+    kind: str
+    space: Shape
+    axes: tuple[int, ...] | None
+    members: list[Ref]
+    row_members: set[Ref] = field(default_factory=set)
+    after: set[int] = field(default_factory=set)  #: clusters that read this one
+
+    def expected(self, ref: Ref, base: BaseGraph) -> Coords | None:
+        """At which element of `ref` a member reads it when it reads its own element or row."""
+        if ref in self.row_members:
+            return row_coords(base.nodes[ref].spec.shape, self.space, self.axes or ())
+        return dims(self.space)
+
+
+def row_coords(shape: Shape, space: Shape, axes: tuple[int, ...]) -> Coords | None:
+    """Coordinates of a row-level value in terms of the full space, None if the shapes do not correspond."""
+    identity = dims(space)
+    kept = [identity[k] for k, e in enumerate(space) if k not in axes and e != 1]
+    extents = [e for k, e in enumerate(space) if k not in axes and e != 1]
+    if [e for e in shape if e != 1] != extents:
+        return None
+    left = iter(kept)
+    return tuple(dims((1,))[0] if e == 1 else next(left) for e in shape)
+
+
+def iteration_shape(base: BaseGraph, node: BaseNode) -> Shape:
+    """The shape whose elements a node visits."""
+    return base.spec(node.inputs[0]).shape if node.kind in ("reduce", "partial") else node.spec.shape
+
+
+def operand_coords(base: BaseGraph, node: BaseNode, coords: Coords) -> list[Coords | None]:
+    """For each operand, the element read when `node` visits the element at `coords` of its iteration shape."""
+    if node.kind == "take":
+        axis = node.params[0]
+        rank = len(base.spec(node.inputs[1]).shape)
+        return [None, coords[axis : axis + rank]]
+    if node.kind == "along":
+        return [None, broadcast_coords(base.spec(node.inputs[1]).shape, coords)]
+    if node.kind in ("concat", "matmul"):
+        return [None] * len(node.inputs)
+    return [broadcast_coords(base.spec(r).shape, coords) for r in node.inputs]
+
+
+class Fusion:
+    """The working state of the pass; `clusters` is its result, in an order that respects dependencies."""
+
+    def __init__(self, base: BaseGraph, max_buffers: int, enabled: bool = True) -> None:
+        self.base = base
+        self.max_buffers = max_buffers
+        self.enabled = enabled
+        self.stored = {view_source(base, r)[0] for r in base.roots}
+        self.direct = self._direct_uses()
+        self.inline = self._inline()
+        self.edges: dict[Ref, list[Edge]] = {}
+        self.consumers: dict[Ref, set[Ref]] = {}
+        self.cluster_of: dict[Ref, Cluster] = {}
+        for ref, node in enumerate(base.nodes):
+            if node.kind != "view" and not self.inline[ref]:
+                self._start(ref, node)
+        if enabled:
+            for ref in list(self.cluster_of):
+                self._join(ref)
+        self.clusters = self._ordered()
+
+    # -- what is recomputed by its consumers
+
+    def _direct_uses(self) -> list[list[tuple[Ref, bool, bool]]]:
+        """For each node its consumers behind views: (consumer, reads its own element, visits more elements than there are)."""
+        uses: list[list[tuple[Ref, bool, bool]]] = [[] for _ in self.base.nodes]
+        for ref, node in enumerate(self.base.nodes):
+            if node.kind == "view":
+                continue
+            shape = iteration_shape(self.base, node)
+            for operand, coords in zip(node.inputs, operand_coords(self.base, node, dims(shape))):
+                source, at = view_source(self.base, operand, coords)
+                if source < 0:
+                    continue
+                made = self.base.nodes[source].spec
+                identity = coords is not None and at == dims(made.shape) and made.shape == shape
+                uses[source].append((ref, identity, math.prod(shape) > made.size))
+        return uses
+
+    def _inline(self) -> list[bool]:
+        flags: list[bool] = []
+        depth: list[int] = []
+        for ref, node in enumerate(self.base.nodes):
+            below = max((depth[r] for r in node.inputs if r >= 0), default=0)
+            chosen = node.kind in _ELEMENTWISE and below < MAX_INLINE_DEPTH and self._wants_inline(ref, node)
+            flags.append(chosen)
+            depth.append(below + 1 if chosen else (below if node.kind == "view" else 0))
+        return flags
+
+    def _wants_inline(self, ref: Ref, node: BaseNode) -> bool:
+        uses = self.direct[ref]
+        if ref in self.stored or any(self.base.nodes[c].kind not in _INLINE_CONSUMERS for c, _, _ in uses):
+            return False
+        tensors = sum(1 for r in set(node.inputs) if r >= 0 or not self.base.inputs[-r - 1].is_scalar)
+        work = sc.topological([node.body]) if node.body is not None else []
+        cheap = node.kind == "pointwise" and all(n.op in sc.CHEAP for n in work)
+        if cheap and tensors == 0:
+            return True
+        if not self.enabled:
+            return False
+        if len(uses) == 1:
+            consumer, identity, expands = uses[0]
+            kind = self.base.nodes[consumer].kind
+            return not expands and (not identity or kind in ("partial", "concat"))
+        operations = sum(1 for n in work if n.op not in ("arg", "const"))
+        return cheap and tensors <= 1 and operations <= CHEAP_OPERATIONS and not any(i for _, i, _ in uses)
+
+    # -- edges between stored nodes
+
+    def _start(self, ref: Ref, node: BaseNode) -> None:
+        edges = self.edges[ref] = self._sources(node)
+        for edge in edges:
+            if edge.source >= 0:
+                self.consumers.setdefault(edge.source, set()).add(ref)
+        if node.kind == "reduce":
+            cluster = Cluster("row", iteration_shape(self.base, node), node.params[1], [ref], {ref})
+        else:
+            kind = "map" if node.kind in _ELEMENTWISE else node.kind
+            if node.kind == "concat" and node.spec.dtype.itemsize < 4:
+                kind = "map"
+            cluster = Cluster(kind, node.spec.shape, None, [ref])
+        self.cluster_of[ref] = cluster
+
+    def _sources(self, node: BaseNode) -> list[Edge]:
+        space = iteration_shape(self.base, node)
+        found: dict[Edge, None] = {}
+        stack: list[tuple[Ref, Coords | None]] = list(zip(node.inputs, operand_coords(self.base, node, dims(space))))
+        while stack:
+            ref, coords = stack.pop()
+            while ref >= 0 and self.base.nodes[ref].kind == "view":
+                view = self.base.nodes[ref]
+                coords = None if coords is None else through(view.params[0], coords, space)
+                ref = view.inputs[0]
+            if ref >= 0 and self.inline[ref]:
+                inner = self.base.nodes[ref]
+                if coords is None:
+                    stack.extend((r, None) for r in inner.inputs)
+                else:
+                    stack.extend(zip(inner.inputs, operand_coords(self.base, inner, coords)))
+            elif ref >= 0 or not self.base.inputs[-ref - 1].is_scalar:
+                found[Edge(ref, coords)] = None
+        return list(found)
+
+    # -- merging
+
+    def _join(self, ref: Ref) -> None:
+        for edge in self.edges[ref]:
+            if edge.source < 0:
+                continue
+            a, b = self.cluster_of[edge.source], self.cluster_of[ref]
+            if a is not b and edge.coords is not None:
+                self._try_merge(a, b)
+
+    def _try_merge(self, a: Cluster, b: Cluster) -> None:
+        if a.kind not in ("map", "row") or b.kind not in ("map", "row"):
+            return
+        if len(a.members) + len(b.members) > MAX_MEMBERS:
+            return
+        for merged in self._combinations(a, b):
+            if self._edges_fit(a, b, merged) and self._fits_device(merged) and not self._path_around(a, b):
+                for ref in merged.members:
+                    self.cluster_of[ref] = merged
+                return
+
+    def _combinations(self, a: Cluster, b: Cluster) -> list[Cluster]:
+        """The ways in which the two could be one cluster, shapes considered and edges not."""
+        members = sorted(a.members + b.members)
+        rows = a.row_members | b.row_members
+        if a.axes is None and b.axes is None:
+            return [Cluster("map", a.space, None, members)] if a.space == b.space else []
+        if a.axes is not None and b.axes is not None:
+            same = a.space == b.space and a.axes == b.axes
+            return [Cluster("row", a.space, a.axes, members, rows)] if same else []
+        row, flat = (a, b) if a.axes is not None else (b, a)
+        found = []
+        if flat.space == row.space:
+            found.append(Cluster("row", row.space, row.axes, members, rows))
+        if row_coords(flat.space, row.space, row.axes or ()) is not None:
+            found.append(Cluster("row", row.space, row.axes, members, rows | set(flat.members)))
+        return found
+
+    def _edges_fit(self, a: Cluster, b: Cluster, merged: Cluster) -> bool:
+        inside = set(a.members)
+        for ref in b.members:
+            for edge in self.edges[ref]:
+                if edge.source not in inside:
+                    continue
+                if edge.coords is None:
+                    return False
+                coords = edge.coords
+                if ref in merged.row_members and self.base.nodes[ref].kind != "reduce":
+                    own = merged.expected(ref, self.base)
+                    if own is None:
+                        return False
+                    coords = tuple(substitute(c, own) for c in coords)
+                if coords != merged.expected(edge.source, self.base):
+                    return False
+        return True
+
+    def outputs(self, cluster: Cluster) -> list[Ref]:
+        """Members that must be stored: wanted outside the graph or read by another cluster."""
+        inside = set(cluster.members)
+        return [r for r in cluster.members if r in self.stored or self.consumers.get(r, set()) - inside]
+
+    def _fits_device(self, merged: Cluster) -> bool:
+        inside = set(merged.members)
+        reads = {e.source for r in merged.members for e in self.edges[r]} - inside
+        outputs = self.outputs(merged)
+        if merged.axes is not None and any(self.base.nodes[r].spec.dtype.itemsize < 4 for r in outputs):
+            return False  # a row kernel's invocations do not own whole words of sub-word results
+        return len(reads) + len(outputs) <= self.max_buffers
+
+    def _path_around(self, a: Cluster, b: Cluster) -> bool:
+        """Whether some third cluster lies between the two."""
+        target = set(b.members)
+        last = max(b.members)
+        seen: set[int] = set()
+        stack = [a]
+        while stack:
+            cluster = stack.pop()
+            for ref in cluster.members:
+                for consumer in self.consumers.get(ref, ()):
+                    following = self.cluster_of[consumer]
+                    if following is a or id(following) in seen:
+                        continue
+                    if following is b:
+                        if cluster is not a:
+                            return True
+                        continue
+                    if min(following.members) <= last:
+                        seen.add(id(following))
+                        stack.append(following)
+        return bool(target & set(a.members))
+
+    def _ordered(self) -> list[Cluster]:
+        """Clusters so that each follows what it reads."""
+        order: list[Cluster] = []
+        state: dict[int, int] = {}
+        for first in self.cluster_of.values():
+            stack = [first]
+            while stack:
+                cluster = stack[-1]
+                if state.get(id(cluster)) == 2:
+                    stack.pop()
+                    continue
+                if state.get(id(cluster)) == 1:
+                    state[id(cluster)] = 2
+                    order.append(cluster)
+                    stack.pop()
+                    continue
+                state[id(cluster)] = 1
+                for ref in cluster.members:
+                    for edge in self.edges[ref]:
+                        if edge.source >= 0:
+                            before = self.cluster_of[edge.source]
+                            if before is not cluster and id(before) not in state:
+                                stack.append(before)
+        return order

@@ -1,0 +1,208 @@
+"""Pass `kernels`: each cluster becomes dispatches over stored values, not yet placed in memory or ordered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oa._kernel import matmul
+from oa._kernel.emit.nest import compile_nest
+from oa._lower.base import BaseGraph, BaseNode, Ref
+from oa._lower.fuse import Cluster, Fusion
+from oa._lower.index import Coords, Dim, Ix, dims, linear
+from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
+from oa._lower.plan import Access, Kernel
+from oa._lower.pull import Pull
+from oa._lower.route import is_trailing, view_source
+from oa._schema.spec import Shape, contiguous_strides
+from oa.errors import InternalError, Unsupported
+
+if TYPE_CHECKING:
+    from oa._device import Profile
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A dispatch before memory is planned. An operand is (stored value, access); `-1 - k` graph inputs, nodes by position.
+
+    `part` marks a dispatch that writes its own part of a value, disjoint from the other parts' (concatenation).
+    """
+
+    kernel: Kernel
+    groups: tuple[int, int, int]
+    operands: tuple[tuple[Ref, Access], ...]
+    words: tuple[Word, ...]
+    sources: tuple[int, ...]
+    label: str
+    part: bool = False
+    partial_bytes: int = 0  #: scratch that the operand `PARTIAL + n` takes
+
+
+#: The operand that stands for scratch private to a pair of split-k dispatches.
+PARTIAL = 1 << 40
+
+
+def drafts(fusion: Fusion, profile: Profile) -> list[Draft]:
+    """The dispatches of all clusters, in an order that respects dependencies."""
+    found: list[Draft] = []
+    for number, cluster in enumerate(fusion.clusters):
+        found.extend(_drafts(fusion, cluster, profile, number))
+    return found
+
+
+def _drafts(fusion: Fusion, cluster: Cluster, profile: Profile, number: int) -> list[Draft]:
+    base = fusion.base
+    first = base.nodes[cluster.members[0]]
+    if all(base.nodes[r].spec.size == 0 for r in cluster.members):
+        return []
+    if cluster.kind == "matmul":
+        return _matmul(base, cluster.members[0], first, profile, number)
+    if cluster.kind == "concat":
+        return _concat(fusion, cluster, first, profile)
+    if cluster.kind == "partial":
+        return [_partial(fusion, cluster, first, profile)]
+    return [_fused(fusion, cluster, profile)]
+
+
+def _label(base: BaseGraph, members: list[Ref]) -> str:
+    names: dict[str, None] = {}
+    for ref in members:
+        names[base.nodes[ref].name.rpartition(".")[2] if ".vjp" not in base.nodes[ref].name else base.nodes[ref].name] = None
+    return "+".join(names)
+
+
+def _draft(base: BaseGraph, lowered: Lowered, cluster: Cluster, profile: Profile, part: bool = False) -> Draft:
+    kernel = compile_nest(lowered.nest, profile.addressing)
+    groups = grid(-(-lowered.items // lowered.rows_per_group), profile)
+    operands = tuple((ref, Access.WRITE if write else Access.READ) for ref, write in lowered.bindings)
+    sources = tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources}))
+    return Draft(kernel, groups, operands, lowered.words, sources, _label(base, cluster.members), part)
+
+
+def grid(groups: int, profile: Profile) -> tuple[int, int, int]:
+    """`groups` workgroups folded into two dimensions where one cannot hold them; the surplus does nothing."""
+    x_max, y_max, _ = profile.limits.max_groups
+    if groups <= x_max:
+        return (groups, 1, 1)
+    y = -(-groups // x_max)
+    if y > y_max:
+        raise Unsupported(f"{groups} workgroups exceed the device's {x_max} x {y_max}; compute the value in parts")
+    return (-(-groups // y), y, 1)
+
+
+def _fused(fusion: Fusion, cluster: Cluster, profile: Profile) -> Draft:
+    base = fusion.base
+    pull = Pull(fusion, cluster, cluster.space)
+    results = []
+    for ref in fusion.outputs(cluster):
+        coords = cluster.expected(ref, base)
+        if coords is None:
+            raise InternalError(f"{base.nodes[ref].name}: no place in its cluster")
+        value = pull.value(ref, coords)
+        address = linear(coords, contiguous_strides(base.nodes[ref].spec.shape))
+        results.append(Result(ref, value, address, ref in cluster.row_members))
+    if cluster.axes is None:
+        lowered = map_nest(cluster.space, results, profile)
+    else:
+        lowered = row_nest(cluster.space, cluster.axes, results, profile, is_trailing(cluster.space, cluster.axes))
+    return _draft(base, lowered, cluster, profile)
+
+
+def _partial(fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile) -> Draft:
+    from oa._schema import scalar as sc
+
+    base = fusion.base
+    name, axes, chunks, length = node.params
+    space = base.spec(node.inputs[0]).shape
+    pull = Pull(fusion, cluster, space)
+    operand = pull.value(node.inputs[0], dims(space))
+    value = sc.scalar("reduce", node.spec.dtype, (operand,), name)
+    result = Result(cluster.members[0], value, Ix(), True)
+    trailing = is_trailing(space, axes)
+    lowered = row_nest(space, axes, [result], profile, trailing, (chunks, length))
+    return _draft(base, lowered, cluster, profile)
+
+
+def _concat(fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile) -> list[Draft]:
+    """One dispatch per operand, each writing its own part."""
+    base, ref = fusion.base, cluster.members[0]
+    axis, strides = node.params[0], contiguous_strides(node.spec.shape)
+    found, start = [], 0
+    for operand in node.inputs:
+        shape = base.spec(operand).shape
+        if 0 not in shape:
+            pull = Pull(fusion, cluster, shape)
+            value = pull.value(operand, dims(shape))
+            address = linear(dims(shape), strides, start * strides[axis])
+            lowered = map_nest(shape, [Result(ref, value, address, False)], profile)
+            found.append(_draft(base, lowered, cluster, profile, part=True))
+        start += shape[axis]
+    return found
+
+
+def _strides(base: BaseGraph, ref: Ref) -> tuple[Ref, tuple[int, ...], int]:
+    """The stored value behind an operand, and strides and offset that describe the operand in it."""
+    source, coords = view_source(base, ref)
+    if source < 0:
+        layout = base.inputs[-source - 1].layout
+        assert layout is not None
+        ix = linear(coords, layout.strides, layout.offset)
+    else:
+        ix = linear(coords, contiguous_strides(base.nodes[source].spec.shape))
+    by_axis = {a.axis: c for a, c in ix.terms if isinstance(a, Dim)}
+    rank = len(base.spec(ref).shape)
+    return source, tuple(by_axis.get(k, 0) for k in range(rank)), ix.const
+
+
+def _matmul(base: BaseGraph, ref: Ref, node: BaseNode, profile: Profile, number: int) -> list[Draft]:
+    a, a_strides, a_offset = _strides(base, node.inputs[0])
+    b, b_strides, b_offset = _strides(base, node.inputs[1])
+    *batch, m, n = node.spec.shape
+    k = base.spec(node.inputs[0]).shape[-1]
+    c_strides = contiguous_strides(node.spec.shape)
+    extents, folded = fold_batch(tuple(batch), (a_strides[:-2], b_strides[:-2], c_strides[:-2]))
+    problem = matmul.Problem(
+        m, n, k, extents,
+        (a_strides[-2], a_strides[-1], *folded[0]),
+        (b_strides[-2], b_strides[-1], *folded[1]),
+        (c_strides[-2], *folded[2]),
+        a_offset, b_offset, 0,
+    )  # fmt: skip
+    launches, scratch = matmul.plan(problem, node.spec.dtype.name, profile)
+    place = {"a": a, "b": b, "c": ref, "partial": PARTIAL + number}
+    found = []
+    for launch in launches:
+        access = [Access.READ if "w" not in x else Access.WRITE for x in launch.access]
+        operands = tuple((place[o], x) for o, x in zip(launch.operands, access))
+        found.append(
+            Draft(launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch)
+        )
+    return found
+
+
+def fold_batch(
+    batch: Shape, strides: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, int], tuple[tuple[int, int], ...]]:
+    """Batch axes as two, merging neighbours that every operand steps through as one."""
+    runs: list[list[int]] = []
+    for axis, extent in enumerate(batch):
+        if extent == 1:
+            continue
+        if runs and all(s[runs[-1][-1]] == s[axis] * extent for s in strides):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    if len(runs) > 2:
+        raise Unsupported(f"matmul: batch axes {batch} need {len(runs)} strides, kernels have 2; reshape or copy an operand")
+    sizes, folded = [], [[] for _ in strides]  # type: list[int], list[list[int]]
+    for run in [[]] * (2 - len(runs)) + runs:
+        total = 1
+        for axis in run:
+            total *= batch[axis]
+        sizes.append(total)
+        for out, s in zip(folded, strides):
+            out.append(s[run[-1]] if run else 0)
+    return (sizes[0], sizes[1]), tuple((f[0], f[1]) for f in folded)
+
+
+__all__ = ["PARTIAL", "Coords", "Draft", "drafts", "fold_batch", "grid"]

@@ -1,0 +1,108 @@
+"""Pass `memory`: where every stored value lives. Wanted values take output slots; the rest share one scratch arena."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oa._graph.graph import Input
+from oa._lower.base import BaseGraph, Ref
+from oa._lower.kernels import PARTIAL, Draft
+from oa._lower.plan import Access, Operand, Slot, Space
+
+ALIGNMENT = 256
+PADDING = 16
+
+
+def padded(nbytes: int) -> int:
+    """Bytes that hold a value, whole 16-byte vectors, at least one."""
+    return max(PADDING, -(-nbytes // PADDING) * PADDING)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stored value lives."""
+
+    space: Space
+    index: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value that needs `size` bytes of scratch from level `first` to level `last`, both included."""
+
+    ref: Ref
+    size: int
+    first: int
+    last: int
+
+
+def input_slot(found: Input) -> Slot:
+    """What an input's storage must at least hold: up to the last element that its layout reaches."""
+    assert found.layout is not None
+    reach = found.layout.offset + sum(
+        (e - 1) * s for e, s in zip(found.spec.shape, found.layout.strides) if s > 0 and e > 0
+    )
+    size = padded((reach + 1) * found.spec.dtype.itemsize if found.spec.size else 0)
+    return Slot(found.spec.dtype.name, found.spec.shape, size)
+
+
+def intervals(base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: set[Ref]) -> list[Interval]:
+    """Lifetimes of everything that is neither input nor output."""
+    first: dict[Ref, int] = {}
+    last: dict[Ref, int] = {}
+    sizes: dict[Ref, int] = {}
+    for draft, level in zip(drafts, levels):
+        for ref, access in draft.operands:
+            if ref < 0 or ref in outputs:
+                continue
+            sizes[ref] = padded(draft.partial_bytes if ref >= PARTIAL else base.nodes[ref].spec.nbytes)
+            if access & Access.WRITE:
+                first[ref] = min(first.get(ref, level), level)
+            last[ref] = max(last.get(ref, level), level)
+    return [Interval(ref, sizes[ref], first[ref], last[ref]) for ref in sizes]
+
+
+def colour(wanted: Sequence[Interval]) -> tuple[dict[Ref, int], int]:
+    """Offsets such that values alive together do not overlap, and the bytes needed: first fit, largest first."""
+    placed: list[tuple[int, int, Interval]] = []
+    offsets: dict[Ref, int] = {}
+    total = 0
+    for interval in sorted(wanted, key=lambda i: (-i.size, i.first, i.ref)):
+        size = -(-interval.size // ALIGNMENT) * ALIGNMENT
+        at = 0
+        for start, stop, other in placed:
+            if other.last < interval.first or interval.last < other.first:
+                continue
+            if start - at >= size:
+                break
+            at = max(at, stop)
+        placed.append((at, at + size, interval))
+        placed.sort(key=lambda p: p[0])
+        offsets[interval.ref] = at
+        total = max(total, at + size)
+    return offsets, total
+
+
+def place(base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: Sequence[Ref]) -> tuple[dict[Ref, Place], int]:
+    """A place for every stored value, and the size of the arena."""
+    places: dict[Ref, Place] = {}
+    stored = 0
+    for number, found in enumerate(base.inputs):
+        if not found.is_scalar:
+            places[-number - 1] = Place(Space.INPUT, stored, 0, input_slot(found).size)
+            stored += 1
+    for number, ref in enumerate(outputs):
+        places[ref] = Place(Space.OUTPUT, number, 0, padded(base.nodes[ref].spec.nbytes))
+    scratch = intervals(base, drafts, levels, set(outputs))
+    offsets, total = colour(scratch)
+    for interval in scratch:
+        places[interval.ref] = Place(Space.SCRATCH, 0, offsets[interval.ref], interval.size)
+    return places, total
+
+
+def operand(where: Place, access: Access, part: int) -> Operand:
+    """A place as a dispatch's operand."""
+    return Operand(where.space, where.index, where.offset, where.size, access, part)

@@ -1,0 +1,299 @@
+"""From the scalar DAG of a cluster to a loop nest and its argument words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oa._kernel.emit.nest import Address, Instr, Nest, NestBuffer, Schedule, Store
+from oa._kernel.emit.nest import Atom as NestAtom
+from oa._lower.base import Ref
+from oa._lower.collapse import collapse
+from oa._lower.index import Atom, Data, Dim, Ix, Quotient
+from oa._lower.pull import At, rename
+from oa._lower.plan import ScalarWord
+from oa._schema import scalar as sc
+from oa._schema.scalar import Scalar
+from oa._schema.spec import Shape
+
+if TYPE_CHECKING:
+    from oa._device import Profile
+
+Word = int | ScalarWord
+_MASK = 0xFFFFFFFF
+_MAP_LOCAL = {"cpu": 64, "gpu": 256}
+_ROW_LOCAL = {"cpu": 32, "gpu": 128}
+_GROUP_LOCAL = 256
+_MIN_LANES = 4
+
+
+@dataclass(frozen=True)
+class Result:
+    """A value to store: `ix` addresses `ref`'s storage in elements, in terms of the iteration space."""
+
+    ref: Ref
+    value: Scalar
+    ix: Ix
+    per_row: bool
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A nest with what fills its bindings and words. `bindings` are (stored value, written)."""
+
+    nest: Nest
+    bindings: tuple[tuple[Ref, bool], ...]
+    words: tuple[Word, ...]
+    items: int  #: work items: quads of elements or rows
+    rows_per_group: int
+
+
+class Words:
+    """The plain argument words, handed out as structure needs them."""
+
+    def __init__(self, fixed: list[Word]) -> None:
+        self.values: list[Word] = fixed
+        self._extent: dict[tuple[str, int], int] = {}
+
+    def add(self, value: Word) -> int:
+        """A new word."""
+        self.values.append(value & _MASK if isinstance(value, int) else value)
+        return len(self.values) - 1
+
+    def coefficient(self, value: int) -> int | None:
+        """None for 1, else a new word."""
+        return None if value == 1 else self.add(value)
+
+
+class Linear:
+    """Turns scalars into instructions. Identical structures give identical instructions whatever the numbers are."""
+
+    def __init__(self, words: Words, mapping: dict[int, tuple[int, int]], inner_dim: int, exact: bool) -> None:
+        self.words = words
+        self.mapping = mapping
+        self.inner_dim = inner_dim
+        self.exact = exact
+        self.vectors = False
+        self.code: list[Instr] = []
+        self.place: dict[Scalar, int] = {}
+        self.buffers: dict[tuple[Ref, bool, int], int] = {}
+
+    def buffer(self, ref: Ref, write: bool, width: int) -> int:
+        """The binding of a stored value, by element width."""
+        return self.buffers.setdefault((ref, write, width), len(self.buffers))
+
+    def add(self, root: Scalar) -> int:
+        """The position of the instruction that computes `root`."""
+        for node in sc.topological([root]):
+            if node not in self.place:
+                self.place[node] = len(self.code)
+                self.code.append(self._instr(node))
+        return self.place[root]
+
+    def _instr(self, node: Scalar) -> Instr:
+        name = node.dtype.name
+        if node.op == "load":
+            at: At = node.attr
+            vector = self._is_vector(at.ix)
+            width = 4 if vector and node.dtype.itemsize == 4 else 1
+            buffer = self.buffer(at.ref, False, width)
+            return Instr("load", name, (), None, buffer, self.address(at.ix), vector)
+        if node.op == "index":
+            return Instr("index", name, (), None, -1, self.address(node.attr))
+        if node.op == "const":
+            return Instr("const", name, (), node.attr)
+        if node.op == "word":
+            return Instr("param", name, (), self.words.add(node.attr))
+        if node.op == "param":
+            return Instr("param", name, (), self.words.add(ScalarWord(node.attr)))
+        args = tuple(self.place[a] for a in node.args)
+        return Instr(node.op, name, args, node.attr)
+
+    def address(self, ix: Ix) -> Address:
+        """An index with its numbers in words."""
+        return self._address(rename(ix, self.mapping, {}))
+
+    def _address(self, ix: Ix) -> Address:
+        const = self.words.add(ix.const) if ix.const else None
+        terms = tuple((self._atom(atom), self.words.coefficient(factor)) for atom, factor in ix.terms)
+        return Address(const, terms)
+
+    def _atom(self, atom: Atom) -> NestAtom:
+        if isinstance(atom, Dim):
+            return ("dim", atom.axis)
+        if isinstance(atom, Data):
+            return ("val", self.place[atom.scalar])
+        kind = "div" if isinstance(atom, Quotient) else "mod"
+        return (kind, self._address(atom.value), self.words.add(atom.divisor))
+
+    def _is_vector(self, ix: Ix) -> bool:
+        """Whether four neighbours along the innermost dimension are four neighbours in memory, at a multiple of 4."""
+        if not self.vectors or ix.const % 4:
+            return False
+        inner = False
+        for atom, factor in rename(ix, self.mapping, {}).terms:
+            if not isinstance(atom, Dim):
+                return False
+            if atom.axis == self.inner_dim:
+                inner = factor == 1
+            elif factor % 4 or not self.exact:
+                return False
+        return inner
+
+
+def _indices(results: list[Result]) -> list[Ix]:
+    found = [r.ix for r in results]
+    for node in sc.topological([r.value for r in results]):
+        if node.op == "load":
+            found.append(node.attr.ix)
+        elif node.op == "index":
+            found.append(node.attr)
+    return found
+
+
+def _renaming(runs: list[list[int]], extents: Shape, first: int = 0) -> tuple[dict[int, tuple[int, int]], list[int]]:
+    """Old dimension -> (new dimension, 1) for the innermost of each run; the others vanish. And the new extents."""
+    mapping, sizes = {}, []
+    for k, run in enumerate(runs):
+        mapping[run[-1]] = (first + k, 1)
+        sizes.append(math.prod(extents[a] for a in run))
+    return mapping, sizes
+
+
+def map_nest(space: Shape, results: list[Result], profile: Profile) -> Lowered:
+    """A nest over all elements of `space`."""
+    (runs,) = collapse(space, (range(len(space)),), _indices(results))
+    mapping, sizes = _renaming(runs, space)
+    sizes = sizes or [1]
+    count = math.prod(sizes)
+    quads = -(-count // 4)
+    words = Words([quads, count])
+    exact = sizes[-1] % 4 == 0
+    extents = tuple(words.add(s) for s in sizes)
+    inner = words.add(sizes[-1] // 4)
+    linear = Linear(words, mapping, len(sizes) - 1, exact)
+    linear.vectors = True
+    stores = _stores(linear, results, sizes)
+    schedule = Schedule("flat", _MAP_LOCAL[profile.tuning])
+    return _finish(linear, stores, len(sizes), 0, extents, inner, exact, schedule, quads, schedule.local)
+
+
+def _stores(linear: Linear, results: list[Result], sizes: list[int]) -> list[Store]:
+    stores = []
+    for r in results:
+        value = linear.add(r.value)
+        vector = _is_flat(rename(r.ix, linear.mapping, {}), sizes)
+        small = r.value.dtype.itemsize < 4
+        width = 4 if vector and not small else 1
+        buffer = linear.buffer(r.ref, True, width)
+        address = Address(None, ()) if vector or small else linear.address(r.ix)
+        stores.append(Store(buffer, r.value.dtype.name, value, address, False, vector))
+    return stores
+
+
+def _is_flat(ix: Ix, sizes: list[int]) -> bool:
+    want, step = {}, 1
+    for k in reversed(range(len(sizes))):
+        if sizes[k] != 1:
+            want[k] = step
+        step *= sizes[k]
+    return ix.const == 0 and {a.axis: c for a, c in ix.terms if isinstance(a, Dim)} == want
+
+
+def row_nest(
+    space: Shape,
+    axes: tuple[int, ...],
+    results: list[Result],
+    profile: Profile,
+    trailing: bool,
+    chunks: tuple[int, int] | None = None,
+) -> Lowered:
+    """A nest over rows; `results` are in terms of `space`. `chunks` is (count, length) for a partial reduction."""
+    order = [k for k in range(len(space)) if k not in axes] + list(axes)
+    kept_count = len(space) - len(axes)
+    place = {old: new for new, old in enumerate(order)}
+    moved = {old: (new, 1) for old, new in place.items()}
+    extents = tuple(space[k] for k in order)
+    results = _moved(results, moved)
+    groups = (range(kept_count), range(kept_count, len(space)))
+    kept_runs, reduced_runs = collapse(extents, groups, _indices(results))
+    mapping, sizes = _renaming(kept_runs, extents)
+    sizes = sizes or [1]
+    more, reduced = _renaming(reduced_runs, extents, len(sizes))
+    reduced = reduced or [1]
+    mapping.update(more)
+    rows, length = math.prod(sizes), math.prod(reduced)
+    items = rows * chunks[0] if chunks else rows
+    schedule = _row_schedule(items, min(length, chunks[1]) if chunks else length, trailing, chunks is not None, profile)
+    fixed: list[Word] = [items, length, *(chunks or ())]
+    words = Words(fixed)
+    dims = tuple(words.add(s) for s in (*sizes, *reduced))
+    linear = Linear(words, mapping, -1, False)
+    stores = []
+    for r in results:
+        value = linear.add(r.value)
+        buffer = linear.buffer(r.ref, True, 1)
+        address = Address(None, ()) if chunks else linear.address(r.ix)
+        stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, False))
+    per_group = schedule.local // schedule.lanes
+    return _finish(linear, stores, len(sizes), len(reduced), dims, 0, False, schedule, items, per_group)
+
+
+def _moved(results: list[Result], moved: dict[int, tuple[int, int]]) -> list[Result]:
+    """The results with dimensions renamed inside every load and index."""
+    done: dict[Scalar, Scalar] = {}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if node.op == "load":
+            at: At = node.attr
+            data = {a: done.setdefault(a, sc.substitute(a, leaf)) for a in node.args}
+            ix = rename(at.ix, moved, data)
+            return sc.scalar("load", node.dtype, tuple(data[a] for a in node.args), At(at.ref, ix))
+        if node.op == "index":
+            data = {a: done.setdefault(a, sc.substitute(a, leaf)) for a in node.args}
+            return sc.scalar("index", node.dtype, tuple(data[a] for a in node.args), rename(node.attr, moved, data))
+        return None
+
+    return [Result(r.ref, sc.substitute(r.value, leaf), rename(r.ix, moved, {}), r.per_row) for r in results]
+
+
+def _row_schedule(items: int, length: int, trailing: bool, chunked: bool, profile: Profile) -> Schedule:
+    """Chosen by shape and device alone, so that the order of a reduction does not depend on its neighbours."""
+    local = _ROW_LOCAL[profile.tuning]
+    if profile.tuning == "cpu" or not trailing or length < 2 * _MIN_LANES:
+        return Schedule("serial", local, 1, chunked)
+    width = min(_GROUP_LOCAL, profile.limits.max_invocations)
+    lanes = _MIN_LANES
+    while lanes < width and lanes * 4 <= length:
+        lanes *= 2
+    return Schedule("group", width, lanes, chunked)
+
+
+def _finish(
+    linear: Linear,
+    stores: list[Store],
+    kept: int,
+    reduced: int,
+    extents: tuple[int, ...],
+    inner: int,
+    exact: bool,
+    schedule: Schedule,
+    items: int,
+    per_group: int,
+) -> Lowered:
+    buffers = tuple(NestBuffer("w" if write else "r", width) for _, write, width in linear.buffers)
+    bindings = tuple((ref, write) for ref, write, _ in linear.buffers)
+    nest = Nest(
+        kept,
+        reduced,
+        extents,
+        inner,
+        exact,
+        buffers,
+        tuple(linear.code),
+        tuple(stores),
+        schedule,
+        len(linear.words.values),
+    )
+    return Lowered(nest, bindings, tuple(linear.words.values), items, per_group)

@@ -1,0 +1,140 @@
+"""From a semantic graph and a device profile to a Plan: a pure function, read top to bottom.
+
+    expand     composites become their bodies; equal nodes one; unwanted nodes none
+    route      what no kernel takes becomes what one does: copies, two-stage reductions
+    fuse       which nodes share a kernel
+    kernels    each cluster becomes dispatches: loop nests emitted, families asked
+    schedule   independent dispatches share a level
+    memory     outputs get slots, the rest shares a scratch arena by interval colouring
+    hazard     a barrier where ranges conflict
+    check      an independent proof of the result
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oa._graph.graph import Graph
+from oa._graph.views import Layout
+from oa._lower import check
+from oa._lower.base import BaseGraph, Ref
+from oa._lower.expand import expand
+from oa._lower.fuse import Fusion
+from oa._lower.index import Dim, Ix, linear
+from oa._lower.kernels import Draft, drafts
+from oa._lower.memory import Place, input_slot, operand, padded, place
+from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
+from oa._lower.route import route, view_source
+from oa._lower.schedule import levels, with_barriers
+from oa._schema.spec import contiguous_strides
+
+if TYPE_CHECKING:
+    from oa._device import Profile
+
+#: Buffers that one fused kernel binds at most, whatever the device allows.
+MAX_BUFFERS = 16
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where a wanted value is after the run: in output slot `index`, or (`from_input`) in stored input `index`."""
+
+    from_input: bool
+    index: int
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Program:
+    """A plan and how it is used: a binding per root, and which graph inputs are stored and which scalar."""
+
+    plan: Plan
+    results: tuple[Binding, ...]
+    stored_inputs: tuple[int, ...]
+    scalar_inputs: tuple[int, ...]
+    base_text: str
+
+
+def lower(graph: Graph, profile: Profile, *, fused: bool = True) -> Program:
+    """Lower a graph for a device. `fused=False` gives every operation its own dispatch, with the same bits."""
+    base = route(expand(graph), profile)
+    buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
+    fusion = Fusion(base, buffers, fused)
+    found = drafts(fusion, profile)
+    at = levels(found)
+    order = sorted(range(len(found)), key=lambda k: at[k])
+    outputs = _outputs(base)
+    places, scratch = place(base, found, at, outputs)
+    scalars = tuple(k for k, i in enumerate(base.inputs) if i.is_scalar)
+    slots = {number: slot for slot, number in enumerate(scalars)}
+    dispatches = [_dispatch(found[k], places, slots) for k in order]
+    stored = tuple(k for k, i in enumerate(base.inputs) if not i.is_scalar)
+    plan = Plan(
+        with_barriers(dispatches),
+        tuple(input_slot(base.inputs[k]) for k in stored),
+        tuple(_slot(base, ref) for ref in outputs),
+        scalars=len(scalars),
+        scratch_bytes=scratch,
+    )
+    plan = replace(plan, digest=digest(plan))
+    prove(plan, [[ref for ref, _ in found[k].operands] for k in order], profile)
+    results = tuple(_binding(base, root, outputs, stored) for root in base.roots)
+    return Program(plan, results, stored, scalars, base.text())
+
+
+def prove(plan: Plan, identities: list[list[int]], profile: Profile) -> None:
+    """Run the independent checks."""
+    limits = profile.limits
+    check.check_order(plan)
+    check.check_values(plan, identities)
+    check.check_bounds(plan, limits.shared_bytes, limits.max_groups, limits.max_invocations)
+
+
+def digest(plan: Plan) -> str:
+    """Names the plan's content: its text and the kernels it uses."""
+    parts = [plan.text(), *(d.kernel.digest for d in plan.dispatches())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _outputs(base: BaseGraph) -> list[Ref]:
+    found: dict[Ref, None] = {}
+    for root in base.roots:
+        source = view_source(base, root)[0]
+        if source >= 0:
+            found[source] = None
+    return list(found)
+
+
+def _slot(base: BaseGraph, ref: Ref) -> Slot:
+    spec = base.nodes[ref].spec
+    return Slot(spec.dtype.name, spec.shape, padded(spec.nbytes))
+
+
+def _dispatch(draft: Draft, places: dict[Ref, Place], slots: dict[int, int]) -> Dispatch:
+    operands = []
+    for ref, access in draft.operands:
+        part = ref + 1 if draft.part and access & Access.WRITE else 0
+        operands.append(operand(places[ref], access, part))
+    words = tuple(ScalarWord(slots[w.slot]) if isinstance(w, ScalarWord) else w for w in draft.words)
+    return Dispatch(draft.kernel, draft.groups, tuple(operands), words, draft.sources, draft.label)
+
+
+def _binding(base: BaseGraph, root: Ref, outputs: list[Ref], stored: tuple[int, ...]) -> Binding:
+    source, coords = view_source(base, root)
+    if source < 0:
+        layout = base.inputs[-source - 1].layout
+        assert layout is not None
+        ix = linear(coords, layout.strides, layout.offset)
+        return Binding(True, stored.index(-source - 1), _layout(ix, len(coords), base, root))
+    ix = linear(coords, contiguous_strides(base.nodes[source].spec.shape))
+    return Binding(False, outputs.index(source), _layout(ix, len(coords), base, root))
+
+
+def _layout(ix: Ix, _: int, base: BaseGraph, root: Ref) -> Layout:
+    shape = base.spec(root).shape
+    factors = {a.axis: c for a, c in ix.terms if isinstance(a, Dim)}
+    natural = contiguous_strides(shape)
+    strides = tuple(natural[k] if e == 1 else factors.get(k, 0) for k, e in enumerate(shape))
+    return Layout(ix.const, strides)

@@ -1,0 +1,138 @@
+"""Pass `route`: make each node fit what kernels exist for, as a pure function of operation, shape and device.
+
+Matrix products get operands that strides can describe; wanted views that strides cannot describe become copies; long
+reductions over few rows become two stages; concatenations of sub-word elements become trees of few operands.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from oa._graph.views import Reshape, View
+from oa._lower.base import BaseGraph, BaseNode, Ref
+from oa._lower.index import Coords, dims, through
+from oa._schema import scalar as sc
+from oa._schema.spec import spec
+
+if TYPE_CHECKING:
+    from oa._device import Profile
+
+#: Operands that one sub-word concatenation selects among in a kernel.
+_CONCAT_FAN_IN = 8
+#: Rows that fill a device: SIMD lanes of all cores with some to spare, or resident invocations.
+_CPU_ROWS, _CPU_CHUNK = 256, 256
+_GPU_GROUPS, _GPU_CHUNK = 1056, 4096
+_GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 65536, 64
+_TWO_STAGE = frozenset({"sum", "max", "min", "prod"})
+
+
+def view_source(base: BaseGraph, ref: Ref, coords: Coords | None = None) -> tuple[Ref, Coords]:
+    """The value behind a chain of views, and coordinates in it for the view's own (or the given) coordinates."""
+    shape = base.spec(ref).shape
+    at = dims(shape) if coords is None else coords
+    while ref >= 0 and base.nodes[ref].kind == "view":
+        node = base.nodes[ref]
+        view: View = node.params[0]
+        at = through(view, at, shape)
+        ref = node.inputs[0]
+    return ref, at
+
+
+def is_strided(base: BaseGraph, ref: Ref) -> bool:
+    """Whether strides describe the view."""
+    return all(c.is_affine for c in view_source(base, ref)[1])
+
+
+def route(base: BaseGraph, profile: Profile) -> BaseGraph:
+    """The same graph in terms that kernels exist for."""
+    new = BaseGraph(base.inputs)
+    place: list[Ref] = []
+    for node in base.nodes:
+        inputs = tuple(place[r] if r >= 0 else r for r in node.inputs)
+        place.append(_route_node(new, node, inputs, profile))
+    new.roots = [_wanted(new, place[r]) for r in base.roots]
+    return new
+
+
+def _route_node(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile: Profile) -> Ref:
+    source = node.sources[0]
+    if node.kind == "matmul":
+        if new.spec(inputs[0]).shape[-1] == 0:
+            zero = sc.const(0, node.spec.dtype)
+            return new.add("pointwise", node.spec, (), (), zero, node.name, source)
+        inputs = tuple(_strided(new, r) for r in inputs)
+    elif node.kind == "reduce":
+        return _route_reduce(new, node, inputs, profile)
+    elif node.kind == "concat" and node.spec.dtype.itemsize < 4 and len(inputs) > _CONCAT_FAN_IN:
+        return _concat_tree(new, node, inputs)
+    return new.add(node.kind, node.spec, inputs, node.params, node.body, node.name, source)
+
+
+def copy_of(new: BaseGraph, ref: Ref) -> Ref:
+    """A contiguous copy of a value."""
+    found = new.spec(ref)
+    source = new.nodes[ref].sources[0] if ref >= 0 else 0
+    return new.add("pointwise", found, (ref,), (), sc.arg(0, found.dtype), "copy", source)
+
+
+def _strided(new: BaseGraph, ref: Ref) -> Ref:
+    return ref if is_strided(new, ref) else copy_of(new, ref)
+
+
+def _wanted(new: BaseGraph, ref: Ref) -> Ref:
+    return copy_of(new, ref) if not is_strided(new, ref) else ref
+
+
+def _concat_tree(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...]) -> Ref:
+    axis = node.params[0]
+    while len(inputs) > 1:
+        groups = [inputs[i : i + _CONCAT_FAN_IN] for i in range(0, len(inputs), _CONCAT_FAN_IN)]
+        made = []
+        for group in groups:
+            shape = list(node.spec.shape)
+            shape[axis] = sum(new.spec(r).shape[axis] for r in group)
+            made.append(
+                new.add("concat", spec(node.spec.dtype, tuple(shape)), group, node.params, None, node.name, node.sources[0])
+            )
+        inputs = tuple(made)
+    return inputs[0]
+
+
+def _route_reduce(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile: Profile) -> Ref:
+    name, axes = node.params
+    shape = new.spec(inputs[0]).shape
+    chunks = chunk_count(shape, axes, profile.tuning) if name in _TWO_STAGE else 1
+    source = node.sources[0]
+    if chunks == 1:
+        return new.add("reduce", node.spec, inputs, node.params, None, node.name, source)
+    length = -(-math.prod(shape[a] for a in axes) // chunks)
+    chunks = -(-math.prod(shape[a] for a in axes) // length)
+    kept = node.spec.shape
+    parts = spec(node.spec.dtype, (math.prod(kept), chunks))
+    first = new.add("partial", parts, inputs, (name, axes, chunks, length), None, node.name, source)
+    flat = spec(node.spec.dtype, (math.prod(kept), 1))
+    second = new.add("reduce", flat, (first,), (name, (1,)), None, node.name, source)
+    return new.add("view", node.spec, (second,), (Reshape(flat.shape, kept),), None, node.name, source)
+
+
+def is_trailing(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+    """Whether the reduced axes (extents of 1 aside) are the last ones, so that a row is one run of memory."""
+    kept_after = [k for k, e in enumerate(shape) if k not in axes and e != 1]
+    first = min((a for a in axes if shape[a] != 1), default=len(shape))
+    return all(k < first for k in kept_after)
+
+
+def chunk_count(shape: tuple[int, ...], axes: tuple[int, ...], tuning: str) -> int:
+    """Into how many chunks a reduction is cut before the chunks are reduced: 1 where the rows alone fill the device."""
+    length = math.prod(shape[a] for a in axes)
+    rows = math.prod(shape) // length if length else 0
+    if rows == 0:
+        return 1
+    if tuning == "cpu":
+        wanted, least = -(-_CPU_ROWS // rows), _CPU_CHUNK
+    elif is_trailing(shape, axes):
+        wanted, least = -(-_GPU_GROUPS // rows), _GPU_CHUNK
+    else:
+        wanted, least = -(-_GPU_COLUMN_THREADS // rows), _GPU_COLUMN_CHUNK
+    return max(1, min(wanted, length // least))
