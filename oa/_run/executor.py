@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter, lt
 from pathlib import Path
 
 from oa._lower.plan import Plan
@@ -107,8 +108,8 @@ class Executor:
         wanted = tuple(scalars)
         if clock.submitted - clock.completed >= DEPTH:
             clock.room()
+        recording = None
         if timing is None:
-            recording = None
             completed = clock.completed
             for candidate in prepared.ring:
                 if candidate.key == key:
@@ -117,8 +118,6 @@ class Executor:
                         break
                     if candidate.value <= completed:
                         recording = candidate
-        else:
-            recording = None
         if recording is None:
             recording = self._obtain(plan, prepared, key, inputs, outputs, arena, timing is not None)
         if recording.scalars != wanted:
@@ -179,21 +178,19 @@ class Executor:
         timed: bool,
     ) -> Recording:
         """A recording bound to these storages and not in flight: one of the ring, or a new one while the ring is not full."""
-        _check_bindings(plan, inputs, outputs)
         ring = prepared.timed if timed else prepared.ring
-        done = self._clock.retire()
-        matching = [r for r in ring if r.key == key and r.value <= done]
-        if matching:
-            recording = matching[0]
-        elif len(ring) < self._capacity:
-            recording = Recording(prepared, self._device, self._arguments, timed=timed)
-            if self._device.profile.addressing == "address":
-                self.counters.recordings += 1
-            ring.append(recording)
-        else:
-            recording = min(ring, key=lambda r: r.value)
-            self._clock.wait(recording.value)
-            self.counters.rebinds += 1
+        recording = _matching(ring, key, self._clock)
+        if recording is None:
+            _check_bindings(plan, prepared, inputs, outputs)
+            if len(ring) < self._capacity:
+                recording = Recording(prepared, self._device, self._arguments, timed=timed)
+                if self._device.profile.addressing == "address":
+                    self.counters.recordings += 1
+                ring.append(recording)
+            else:
+                recording = min(ring, key=_value)
+                self._clock.wait(recording.value)
+                self.counters.rebinds += 1
         if recording.unread is not None:
             recording.unread()
         if recording.key != key:
@@ -267,8 +264,38 @@ class Executor:
             self._transfer.close()
 
 
-def _check_bindings(plan: Plan, inputs: Sequence[Storage], outputs: Sequence[Storage]) -> None:
+_value = attrgetter("value")
+_place = attrgetter("place")
+_size = attrgetter("size")
+
+
+def _matching(ring: list[Recording], key: list[int], clock: Clock) -> Recording | None:
+    """A recording with these bindings that has finished."""
+    matching = [recording for recording in ring if recording.key == key]
+    if matching:
+        oldest = min(matching, key=_value)
+        if oldest.value <= clock.completed or oldest.value <= clock.retire():
+            return oldest
+    return None
+
+
+def _check_bindings(
+    plan: Plan, prepared: Prepared, inputs: Sequence[Storage], outputs: Sequence[Storage]
+) -> None:
     """Refuse bindings that do not fit the plan. Runs only for bindings that no recording has yet."""
+    sizes = (*map(_size, inputs), *map(_size, outputs))
+    wrong = (
+        len(inputs) != prepared.inputs
+        or len(outputs) != prepared.outputs
+        or any(map(lt, sizes, prepared.sizes))
+    )
+    places = set(map(_place, outputs))
+    if wrong or len(places) != len(outputs) or not places.isdisjoint(map(_place, inputs)):
+        _refuse_bindings(plan, inputs, outputs)
+
+
+def _refuse_bindings(plan: Plan, inputs: Sequence[Storage], outputs: Sequence[Storage]) -> None:
+    """Say what does not fit; nothing when outputs only share the storages of inputs that they may take."""
     name = f"plan {plan.digest[:12] or '-'}"
     if len(inputs) != len(plan.inputs) or len(outputs) != len(plan.outputs):
         raise InternalError(

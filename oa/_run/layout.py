@@ -34,6 +34,8 @@ class Layout:
     pointer_offset: NDArray[np.uint64]  #: bytes added to the base
     scalar_at: NDArray[np.intp]  #: positions of run-time scalars, in words
     scalar_slot: NDArray[np.intp]  #: which scalar goes there
+    pointers: tuple[tuple[int, int, int], ...]  #: the same as rows: (position, base, offset)
+    scalars: tuple[tuple[int, int], ...]  #: the same as rows: (position, slot)
     constant_offsets: tuple[int, ...]  #: where each constant lies in the plan's one constants storage
     constant_bytes: int
     ranges: tuple[
@@ -85,6 +87,8 @@ def layout(plan: Plan, profile: Profile) -> Layout:
         pointer_offset=at[:, 2].astype(np.uint64),
         scalar_at=np.ascontiguousarray(slots[:, 0]),
         scalar_slot=np.ascontiguousarray(slots[:, 1]),
+        pointers=tuple(pointers),
+        scalars=tuple(scalars),
         constant_offsets=offsets,
         constant_bytes=total,
         ranges=tuple(ranges),

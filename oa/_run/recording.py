@@ -20,6 +20,9 @@ from oa.errors import InternalError
 
 __all__ = ["Prepared", "Recording"]
 
+#: Up to this many words are written one by one, which is faster than setting up an array operation.
+_FEW = 16
+
 Step = tuple[Pipeline, tuple[int, int, int]] | None  # None is a barrier
 
 
@@ -27,7 +30,8 @@ class Prepared:
     """What is known of a plan on this device before its buffers are: pipelines, word layout, its recordings so far."""
 
     __slots__ = (
-        "constants", "inputs", "layout", "name", "outputs", "plan", "ring", "scalars", "scratch", "steps", "timed",
+        "constants", "inputs", "layout", "name", "outputs", "plan", "ring", "scalars", "scratch", "sizes",
+        "steps", "timed",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +50,7 @@ class Prepared:
         self.name = _describe(plan)
         self.inputs = len(plan.inputs)
         self.outputs = len(plan.outputs)
+        self.sizes = tuple(slot.size for slot in (*plan.inputs, *plan.outputs))
         self.scalars = plan.scalars
         self.scratch = plan.scratch_bytes
         self.constants: Storage | None = None
@@ -71,7 +76,7 @@ class Recording:
     """One command buffer of a plan with its argument words. `bind` must only be called when it is not in flight."""
 
     __slots__ = (
-        "_args", "_device", "_prepared", "_sets", "_sets_pool", "_words", "_words64",
+        "_args", "_array", "_array64", "_device", "_prepared", "_sets", "_sets_pool", "_words", "_words64",
         "batch", "commands", "key", "queries", "scalars", "unread", "value",
     )  # fmt: skip
 
@@ -90,9 +95,10 @@ class Recording:
         memory = self._args.map
         if memory is None:
             raise InternalError("argument words: the memory is not mapped, wanted host-visible memory")
-        self._words = np.frombuffer(memory, np.uint32, prepared.layout.template.size)
-        self._words64 = self._words.view(np.uint64)
-        self._words[:] = prepared.layout.template
+        self._array = np.frombuffer(memory, np.uint32, prepared.layout.template.size)
+        self._array[:] = prepared.layout.template
+        self._array64 = self._array.view(np.uint64)
+        self._words, self._words64 = memory.cast("I"), memory.cast("Q")
         self.commands: Commands = device.commands()
         self.batch = (self.commands,)
         try:
@@ -119,8 +125,13 @@ class Recording:
         self.key = None
         if self._device.profile.addressing == "address":
             at = self._prepared.layout
-            bases = np.array([0 if s is None else s.address for s in bound], np.uint64)
-            self._words64[at.pointer_at] = bases[at.pointer_base] + at.pointer_offset
+            bases = [0 if s is None else s.address for s in bound]
+            if len(at.pointers) <= _FEW:
+                words = self._words64
+                for place, base, offset in at.pointers:
+                    words[place] = bases[base] + offset
+            else:
+                self._array64[at.pointer_at] = np.array(bases, np.uint64)[at.pointer_base] + at.pointer_offset
         else:
             self._write_descriptors(bound)
             self._record_descriptor()
@@ -131,8 +142,12 @@ class Recording:
         """Write the run-time scalars, raw 32-bit patterns, into the argument words."""
         self.scalars = None
         at = self._prepared.layout
-        if at.scalar_at.size:
-            self._words[at.scalar_at] = np.array(scalars, np.uint32)[at.scalar_slot]
+        if len(at.scalars) <= _FEW:
+            words = self._words
+            for place, slot in at.scalars:
+                words[place] = scalars[slot]
+        else:
+            self._array[at.scalar_at] = np.array(scalars, np.uint32)[at.scalar_slot]
         self.scalars = scalars
 
     def _write_descriptors(self, bound: Sequence[Storage | None]) -> None:
@@ -200,7 +215,7 @@ class Recording:
         if self.queries is not None:
             self.queries.close()
         self._args.last_use = max(self._args.last_use, self.value)
-        del self._words64, self._words, self._args
+        del self._array, self._array64, self._words, self._words64, self._args
 
 
 def _describe(plan: Plan) -> str:
