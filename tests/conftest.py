@@ -100,6 +100,41 @@ def _slice(items: list[pytest.Item], seed: int) -> set[pytest.Item]:
     return keep
 
 
+#: The message list of every Vulkan instance opened in this process, in the order of opening.
+_message_lists: list[list[str]] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _watch_instances() -> Iterator[None]:
+    """Remember the messages of every Vulkan instance, also of those that a test opens by itself."""
+    from oa._vk.instance import Instance
+
+    plain = Instance.__init__
+
+    def watched(self: Instance, *args: Any, **kwargs: Any) -> None:
+        plain(self, *args, **kwargs)
+        _message_lists.append(self.messages)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Instance, "__init__", watched)
+        yield
+
+
+def _expect_silence() -> None:
+    said = [message for messages in _message_lists for message in messages]
+    for messages in _message_lists:
+        messages.clear()  # so that the next test is not blamed
+    if said:
+        pytest.fail(f"the validation layer said {len(said)} things, first: {said[0]}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _validation_is_silent(_watch_instances: None) -> Iterator[None]:
+    """Fail a test during which the validation layer speaks. One that means to provoke it empties `Instance.messages`."""
+    yield
+    _expect_silence()
+
+
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
     """True with --all: for tests that choose their own number of iterations."""
@@ -124,6 +159,7 @@ def engine(request: pytest.FixtureRequest, device_name: str) -> Iterator[Any]:
     """An engine in each of the three configurations, shared by the tests of a module."""
     with _open(device_name, request.param) as opened:
         yield opened
+    _expect_silence()  # about what closing destroys
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +169,4 @@ def any_engine(device_name: str) -> Iterator[Any]:
 
     with oa.Engine(device=device_name) as opened:
         yield opened
+    _expect_silence()
