@@ -93,6 +93,12 @@ def fingerprint(snapshot: Snapshot) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def quirks(snapshot: Snapshot) -> dict[str, str]:
+    """Capabilities that the device offers and `oa` does not use, with the reason."""
+    rules = [rule for rule in table("devices")["quirks"] if rule["driver"] == snapshot.driver_id]
+    return {str(name): str(rule["reason"]) for rule in rules for name in rule["without"]}
+
+
 def missing(snapshot: Snapshot, profile: str) -> list[str]:
     """What a device lacks for a profile, in words; empty when it fits."""
     rule = table(profile)
@@ -108,7 +114,8 @@ def missing(snapshot: Snapshot, profile: str) -> list[str]:
 
 def _available(snapshot: Snapshot, name: str, api: tuple[int, int]) -> bool:
     extension = extension_of(name, api)
-    return name in snapshot.features and (extension is None or extension in snapshot.extensions)
+    present = name in snapshot.features and name not in quirks(snapshot)
+    return present and (extension is None or extension in snapshot.extensions)
 
 
 def plan(
@@ -143,9 +150,9 @@ def plan(
     software = is_software(snapshot)
     addressing = addressing or _addressing(rule["addressing"], software, "bda" in features)
     if addressing == "address" and "bda" not in features:
-        raise Unsupported(
-            f"{snapshot.name} lacks bufferDeviceAddress, needed by addressing='address'; use 'descriptor'"
-        )
+        reason = quirks(snapshot).get("bda")
+        lacks_what = f"cannot be trusted with addresses ({reason})" if reason else "lacks bufferDeviceAddress"
+        raise Unsupported(f"{snapshot.name} {lacks_what}, needed by addressing='address'; use 'descriptor'")
     extensions = {e for f in features if (e := extension_of(f, api)) is not None}
     if "VK_KHR_portability_subset" in snapshot.extensions:
         extensions.add("VK_KHR_portability_subset")

@@ -34,20 +34,31 @@ def open_instance(
 
     `validation` loads the Khronos validation layer, synchronization validation included, which writes to `Instance.messages`;
     `library` names the loader library instead of the usual ones; `api` is the version asked for: (1, 2) is a compat instance.
-    Without a loader, each driver named by a manifest is opened directly. Raises DriverNotFound, with what to do, when there is
-    nothing to open, and Unsupported when validation is asked for and the layer is not installed.
+    Without a loader, or where it finds no driver, each driver named by a manifest is opened directly. Raises DriverNotFound,
+    with what to do, when there is nothing to open, and Unsupported when validation is asked for and its layer is not installed.
     """
     found = loader.open_loader(library)
     messages: list[str] = []
     if found is not None:
-        connection = Connection(found, api, validation, messages)
-        return Instance([connection], messages)
-    if validation:
+        try:
+            return Instance([Connection(found, api, validation, messages)], messages)
+        except errors.DriverNotFound:
+            if validation or library or loader.overridden() is not None or not loader.extra_manifests():
+                raise
+    elif validation:
         raise errors.Unsupported(
             "validation needs the Vulkan loader (libvulkan.so.1), which is not installed"
         )
+    return _open_directly(api, messages)
+
+
+def _open_directly(api: tuple[int, int], messages: list[str]) -> Instance:
+    """Every driver named by a manifest, without the loader."""
+    manifests = loader.manifests()
+    if loader.overridden() is None:
+        manifests += [m for m in loader.extra_manifests() if m not in manifests]
     opened, problems = [], []
-    for manifest in loader.manifests():
+    for manifest in manifests:
         try:
             opened.append(Connection(loader.open_driver(manifest), api, False, messages))
         except errors.OaError as problem:
@@ -209,11 +220,21 @@ class _layer_settings:
                 os.environ["VK_LAYER_ENABLES"] = self._before
 
 
-def _require_layer(entry: Functions) -> None:
-    layers = enumerate_all(
+def _layers(entry: Functions) -> set[str]:
+    rows = enumerate_all(
         entry.EnumerateInstanceLayerProperties, "VkLayerProperties", "listing instance layers"
     )
-    if VALIDATION_LAYER not in {text(layer.layerName) for layer in layers}:
+    return {text(row.layerName) for row in rows}
+
+
+def has_validation(library: loader.Library) -> bool:
+    """True when the Khronos validation layer is installed."""
+    entry = Functions(lambda name: library.lookup(NULL, name), ("vkEnumerateInstanceLayerProperties",))
+    return VALIDATION_LAYER in _layers(entry)
+
+
+def _require_layer(entry: Functions) -> None:
+    if VALIDATION_LAYER not in _layers(entry):
         raise errors.Unsupported(
             f"validation needs the layer {VALIDATION_LAYER}, which is not installed; "
             "on Debian or Ubuntu type: sudo apt-get install -y vulkan-validationlayers"

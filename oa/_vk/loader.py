@@ -24,6 +24,8 @@ LOADERS = {
     "win32": ("vulkan-1.dll",),
     "darwin": ("libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"),
 }.get(sys.platform, ("libvulkan.so.1", "libvulkan.so"))
+#: Where containers and package tools put manifests that the loader does not search for by itself.
+EXTRA_FOLDERS = ("/usr/local/nvidia/share/vulkan/icd.d", "/opt/homebrew/share/vulkan/icd.d")
 #: What to type where a package tool is present: the Vulkan loader and a software driver.
 INSTALL = {
     "apt-get": "sudo apt-get install -y libvulkan1 mesa-vulkan-drivers",
@@ -69,7 +71,7 @@ def overridden(environ: Mapping[str, str] | None = None) -> tuple[str, str] | No
     """The (variable, value) that replaces the manifest search, or None; VK_DRIVER_FILES wins over VK_ICD_FILENAMES."""
     variables = os.environ if environ is None else environ
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
-        if variables.get(name):
+        if name in variables:  # set and empty counts: the loader then looks nowhere
             return name, variables[name]
     return None
 
@@ -96,6 +98,12 @@ def manifests(environ: Mapping[str, str] | None = None) -> list[Manifest]:
         paths = [path for folder in manifest_folders(env) for path in _listed(folder)]
         paths = _listed(env.get("VK_ADD_DRIVER_FILES", ""), keep_missing=True) + paths
     return [read_manifest(path) for path in dict.fromkeys(paths)]
+
+
+def extra_manifests() -> list[Manifest]:
+    """Manifests in `EXTRA_FOLDERS` that name a library which exists."""
+    found = [read_manifest(path) for folder in EXTRA_FOLDERS for path in _listed(folder)]
+    return [manifest for manifest in found if not manifest.problem]
 
 
 def _listed(value: str, *, keep_missing: bool = False) -> list[str]:

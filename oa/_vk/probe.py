@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -172,6 +173,8 @@ def _limits(limits: Any, properties: Mapping[str, Any]) -> dict[str, int | float
     found: dict[str, int | float | tuple[int | float, ...]] = {}
     for name, _ in ffi.typeof("VkPhysicalDeviceLimits").fields:
         value = getattr(limits, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            value = 0.0  # a driver without hardware may report an infinite timestamp period
         found[name] = value if isinstance(value, (int, float)) else tuple(value)
     for structure, name in (
         ("VkPhysicalDeviceMaintenance3Properties", "maxMemoryAllocationSize"),

@@ -1,0 +1,76 @@
+"""The command line: `oa doctor`, `oa devices`, `oa selftest` (also as `python -m oa ...`)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from oa._version import __version__
+from oa.errors import OaError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="oa", description="A GPU-first compute engine on Vulkan.")
+    parser.add_argument("--version", action="version", version=f"oa {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    doctor = commands.add_parser(
+        "doctor", help="say what this machine has of Vulkan and what is missing; exit 1 when unusable"
+    )
+    doctor.add_argument("--json", action="store_true", help="machine-readable")
+    doctor.add_argument("--device", help="the device an engine would ask for (default: OA_DEVICE, else auto)")
+    doctor.set_defaults(run=_doctor)
+    devices = commands.add_parser("devices", help="list the Vulkan devices")
+    devices.add_argument("--json", action="store_true", help="machine-readable")
+    devices.set_defaults(run=_devices)
+    selftest = commands.add_parser(
+        "selftest", help="run the known-answer test of a device and driver; exit 1 when it fails"
+    )
+    selftest.add_argument("--device", help="auto, gpu, cpu, an index, a UUID or part of a name")
+    selftest.set_defaults(run=_selftest)
+    return parser
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from oa._doctor import examine
+
+    report = examine(options.device)
+    print(json.dumps(report.as_dict(), indent=1) if options.json else report.text())
+    return 0 if report.usable else 1
+
+
+def _devices(options: argparse.Namespace) -> int:
+    from oa._device import to_json
+    from oa._doctor import devices, line
+
+    found = devices()
+    print(
+        to_json(found) if options.json else "\n".join(map(line, found)) or "no Vulkan device: see `oa doctor`"
+    )
+    return 0 if any(device.usable for device in found) else 1
+
+
+def _selftest(options: argparse.Namespace) -> int:
+    from oa.config import CONFIG
+    from oa.engine import Engine, selftest
+
+    with Engine(device=options.device or CONFIG.device) as engine:
+        print(selftest(engine))
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 1 for "no" and for an error, which is printed without a traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except OaError as problem:
+        print(f"oa: {problem}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
