@@ -24,7 +24,7 @@ __all__ = ["GRANULE", "Block", "MemoryStats", "Pool", "Storage"]
 #: Every range starts at and is a multiple of this many bytes: the largest minimum offset alignment that Vulkan allows.
 GRANULE = 256
 
-#: Sizes up to here are rounded to a class and cached per class, unmerged.
+#: Sizes up to here are rounded to a class and have blocks of their own.
 _SMALL = 64 << 10
 
 #: Sizes from here have a block of their own.
@@ -133,8 +133,10 @@ class Pool:
         self._serials = count(1)
         self._blocks: dict[int, Block] = {}
         self._dropped: deque[tuple[Block, int, int, int]] = deque()
-        self._bins: dict[int, list[tuple[Block, int, int]]] = {}
-        self._binned = 0
+        self._bins: dict[
+            int, list[tuple[Block, int, int]]
+        ] = {}  # dropped ranges by size, not merged yet: exact reuse is cheap
+        self._binned = {"small": 0, "large": 0}
         self._ranges = {"small": Ranges(), "large": Ranges(), "dedicated": Ranges()}
 
     def allocate(self, size: int, *, host: bool = False) -> Storage:
@@ -145,26 +147,29 @@ class Pool:
         if self._dropped:
             self.collect()
         if size <= _SMALL:
-            need = _CLASS[(size + GRANULE - 1) >> 8]
-            spare = self._bins.get(need)
-            if spare:
-                found = self._idle(spare, need) if host else spare.pop()
-                if found is not None:
-                    self._binned -= need
-                    return self._storage(found[0], found[1], need, found[2])
-            kind = "small"
+            kind, need = "small", _CLASS[(size + GRANULE - 1) >> 8]
         else:
-            need = -(-size // GRANULE) * GRANULE
-            kind = "large" if size < _DEDICATED else "dedicated"
+            kind, need = "large", (size + GRANULE - 1) & -GRANULE
+            if size >= _DEDICATED:
+                kind = "dedicated"
             if need > self.max_size:
-                raise AllocationLimit(
-                    f"allocation of {size:,} bytes: one allocation of this device holds at most {self.max_size:,}; "
-                    "split the value, or work on it in parts",
-                    requested=size,
-                    free=self.free,
-                    largest=self.max_size,
-                )
+                self._refuse(size)
+        spare = self._bins.get(need)
+        if spare:
+            found = self._idle(spare, kind, need) if host else spare.pop()
+            if found is not None:
+                self._binned[kind] -= need
+                return self._storage(found[0], found[1], need, found[2])
         return self._carve(kind, need, host)
+
+    def _refuse(self, size: int) -> NoReturn:
+        raise AllocationLimit(
+            f"allocation of {size:,} bytes: one allocation of this device holds at most {self.max_size:,}; "
+            "split the value, or work on it in parts",
+            requested=size,
+            free=self.free,
+            largest=self.max_size,
+        )
 
     def _storage(self, block: Block, offset: int, size: int, last: int) -> Storage:
         self.allocated += size
@@ -172,20 +177,22 @@ class Pool:
             self.peak = self.allocated
         return Storage(block, offset, size, last)
 
-    def _idle(self, spare: list[tuple[Block, int, int]], need: int) -> tuple[Block, int, int] | None:
+    def _idle(
+        self, spare: list[tuple[Block, int, int]], kind: str, need: int
+    ) -> tuple[Block, int, int] | None:
         """The newest spare range whose last use has passed, else None where an unused range can be cut, else the newest."""
         done = self.clock.retire()
         for index in range(len(spare) - 1, -1, -1):
             if spare[index][2] <= done:
                 return spare.pop(index)
-        return None if self._ranges["small"].largest >= need else spare.pop()
+        return None if self._ranges[kind].largest >= need else spare.pop()
 
     def _carve(self, kind: str, need: int, host: bool) -> Storage:
         """A range from free ranges or a new block, or, when memory runs out, after each thing that can free some."""
         self.clock.check()
         found = self._take(kind, need, host)
-        if found is None and kind == "small" and self._binned * 4 > self.reserved:
-            self._flush_bins()
+        if found is None and self._binned.get(kind, 0) >= need:
+            self._merge(kind)
             found = self._take(kind, need, host)
         if found is None and self._grow(kind, need):
             found = self._take(kind, need, False)
@@ -275,28 +282,28 @@ class Pool:
         while dropped:
             block, offset, size, last = dropped.popleft()
             self.allocated -= size
-            if block.kind == "small":
-                self._binned += size
-                spare = bins.get(size)
-                if spare is None:
-                    spare = bins[size] = []
-                spare.append((block, offset, last))
-            else:
-                self._ranges[block.kind].give(block.serial, offset, size, last)
+            if block.kind == "dedicated":
+                self._ranges["dedicated"].give(block.serial, offset, size, last)
+                continue
+            self._binned[block.kind] += size
+            spare = bins.get(size)
+            if spare is None:
+                spare = bins[size] = []
+            spare.append((block, offset, last))
 
-    def _flush_bins(self) -> None:
-        """Merge the cached small ranges with their neighbours."""
-        ranges = self._ranges["small"]
-        for size, spare in self._bins.items():
-            for block, offset, last in spare:
+    def _merge(self, kind: str) -> None:
+        """Merge the dropped ranges of a kind with their free neighbours."""
+        ranges = self._ranges[kind]
+        for size in [size for size in self._bins if (size <= _SMALL) == (kind == "small")]:
+            for block, offset, last in self._bins.pop(size):
                 ranges.give(block.serial, offset, size, last)
-        self._bins.clear()
-        self._binned = 0
+        self._binned[kind] = 0
 
     def trim(self) -> int:
         """Give unused blocks whose last use has passed back to the driver; return the bytes given back."""
         self.collect()
-        self._flush_bins()
+        for kind in self._binned:
+            self._merge(kind)
         done = self.clock.retire()
         before = self.reserved
         for ranges in self._ranges.values():

@@ -1,7 +1,7 @@
 """A device that executes nothing and finishes when told to: for tests of what `oa._run` does around a device.
 
-Every call can be made to fail once (`fail(call, error)`), every live object is counted (`live`), and completion is under the test's
-control: with `auto` the timeline reaches a value when somebody waits for it, otherwise `finish(value)` says so.
+Every call can be made to fail once (`fail(call, error)`), every live object is counted (`live`), and completion is under the
+test's control: with `auto` the timeline reaches a value when somebody waits for it, otherwise `finish(value)` says so.
 """
 
 from __future__ import annotations
@@ -65,12 +65,18 @@ class FakeObject:
 class FakeBuffer(FakeObject):
     def __init__(self, device: FakeDevice, size: int, memory: str) -> None:
         super().__init__(device, "buffer", size=size, memory=memory)
-        self.bytes = bytearray(min(size, 1 << 22))  # a test that touches more than this is told so by an IndexError
+        self._size = size if memory == "device" else 0
+        #: A test that touches more than 4 MiB is told so by an exception.
+        self.bytes = bytearray(min(size, 1 << 22))
         self.address = device.next_address
         device.next_address += (size + 0xFFFF) & ~0xFFFF
         mapped = memory != "device" or device.mapped
         self.map: memoryview | None = memoryview(self.bytes) if mapped else None
         self.flags = frozenset(("host_cached",)) if memory == "download" else frozenset[str]()
+
+    def close(self) -> None:
+        super().close()
+        self.device.memory_left += self._size
 
 
 class FakeCommands(FakeObject):
@@ -94,7 +100,9 @@ class FakeCommands(FakeObject):
     def dispatch_address(self, pipeline: Any, block_address: int, groups: tuple[int, int, int]) -> None:
         self.log.append(("dispatch", pipeline.name, block_address, groups))
 
-    def dispatch_descriptor(self, pipeline: Any, descriptor_set: int, block_word: int, groups: tuple[int, int, int]) -> None:
+    def dispatch_descriptor(
+        self, pipeline: Any, descriptor_set: int, block_word: int, groups: tuple[int, int, int]
+    ) -> None:
         self.log.append(("dispatch", pipeline.name, descriptor_set, block_word, groups))
 
     def copy(self, src: FakeBuffer, src_off: int, dst: FakeBuffer, dst_off: int, size: int) -> None:
@@ -190,7 +198,9 @@ class FakeDevice:
         self.memory_left = 1 << 60
         self.submissions: list[tuple[list[list[Any]], int]] = []
         self.pipelines: list[str] = []
-        self.sets: list[list[tuple[Any, int, int]]] = []  #: by descriptor set: (buffer, offset, size) from binding 0
+        self.sets: list[
+            list[tuple[Any, int, int]]
+        ] = []  #: by descriptor set: (buffer, offset, size) from binding 0
         self._failures: dict[str, tuple[int, Callable[[], Exception]]] = {}
         self._pending: list[tuple[Any, int]] = []
 
@@ -245,7 +255,9 @@ class FakeDevice:
         self.called("timeline")
         return FakeTimeline(self)
 
-    def submit(self, commands: Any, *, queue: str = "compute", wait: Any = (), signal: tuple[Any, int]) -> None:
+    def submit(
+        self, commands: Any, *, queue: str = "compute", wait: Any = (), signal: tuple[Any, int]
+    ) -> None:
         self.called("submit")
         assert signal[1] == len(self.submissions) + 1, "timeline values are consecutive"
         self.submissions.append(([list(c.log) for c in commands], signal[1]))
@@ -260,12 +272,16 @@ class FakeDevice:
         return FakeQueries(self, count)
 
 
-def kernel(name: str = "k", buffers: int = 2, words: int = 1, addressing: str = "address", **more: Any) -> Kernel:
+def kernel(
+    name: str = "k", buffers: int = 2, words: int = 1, addressing: str = "address", **more: Any
+) -> Kernel:
     """A kernel whose words are its name."""
     return Kernel(name, name.encode(), buffers, words, addressing, more.pop("local_size", (64, 1, 1)), **more)
 
 
-def operand(space: Space, index: int = 0, offset: int = 0, size: int = 1024, access: Access = Access.READ) -> Operand:
+def operand(
+    space: Space, index: int = 0, offset: int = 0, size: int = 1024, access: Access = Access.READ
+) -> Operand:
     return Operand(space, index, offset, size, access)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,9 @@ def test_argument_words_and_bindings(rig: Rig) -> None:
         assert c1 - c0 == 256
         if addressing(rig) == "descriptor":
             assert (size0, size1) == (16, 512) and not words[:10].any()
-        buffer = next(blk.buffer for blk in rig.pool._blocks.values() if blk.base <= c0 < blk.base + blk.buffer.size)
+        buffer = next(
+            blk.buffer for blk in rig.pool._blocks.values() if blk.base <= c0 < blk.base + blk.buffer.size
+        )
         rig.clock.wait(rig.clock.submitted)
         for at, data in ((c0, constants[0]), (c1, constants[1])):
             start = at - buffer.address
@@ -199,7 +201,10 @@ def test_last_use_follows_every_run(rig: Rig) -> None:
 
 
 def test_arena_growth_moves_all_plans_to_the_new_arena(rig: Rig) -> None:
-    small, large = small_plan(addressing(rig), scratch=1000), small_plan(addressing(rig), scratch=1 << 20, digest="d2")
+    small, large = (
+        small_plan(addressing(rig), scratch=1000),
+        small_plan(addressing(rig), scratch=1 << 20, digest="d2"),
+    )
     a, b = rig.storages(2)
     rig.executor.run(small, [a], [b])
     old = rig.executor._arena
@@ -280,16 +285,10 @@ def test_timed_recordings_are_separate_and_read(rig: Rig) -> None:
     assert rig.device.submissions[-1][0][0] == plain
 
 
-WRONG = {
-    "binding count": (lambda p: p, 1, 0, (), "1 inputs and 0 outputs"),
-    "scalar count": (lambda p: p, 1, 1, (1, 2), "got 2 scalars"),
-    "addressing": (lambda p: small_plan("descriptor" if p.steps[0].kernel.addressing == "address" else "address"), 1, 1, (), "addressing"),
-    "buffers": (lambda p: with_step(p, operands=p.steps[0].operands[:1]), 1, 1, (), "got 1 buffers"),
-    "words": (lambda p: with_step(p, words=()), 1, 1, (), "0 words"),
-    "out of storage": (lambda p: with_operand(p, size=1025), 1, 1, (), "does not lie"),
-    "alignment": (lambda p: with_operand(p, offset=16, size=16), 1, 1, (), "does not lie"),
-    "no such input": (lambda p: with_operand(p, index=3), 1, 1, (), "does not lie"),
-}  # fmt: skip
+def with_other_addressing(plan: Plan) -> Plan:
+    first = plan.steps[0]
+    assert isinstance(first, Dispatch)
+    return small_plan("descriptor" if first.kernel.addressing == "address" else "address")
 
 
 def with_step(plan: Plan, **changes: Any) -> Plan:
@@ -302,6 +301,18 @@ def with_operand(plan: Plan, **changes: Any) -> Plan:
     step = plan.steps[0]
     assert isinstance(step, Dispatch)
     return with_step(plan, operands=(replace(step.operands[0], **changes), *step.operands[1:]))
+
+
+WRONG: dict[str, tuple[Callable[[Plan], Plan], int, int, tuple[int, ...], str]] = {
+    "binding count": (lambda p: p, 1, 0, (), "1 inputs and 0 outputs"),
+    "scalar count": (lambda p: p, 1, 1, (1, 2), "got 2 scalars"),
+    "addressing": (with_other_addressing, 1, 1, (), "addressing"),
+    "buffers": (lambda p: with_step(p, operands=p.steps[0].operands[:1]), 1, 1, (), "got 1 buffers"),
+    "words": (lambda p: with_step(p, words=()), 1, 1, (), "0 words"),
+    "out of storage": (lambda p: with_operand(p, size=1025), 1, 1, (), "does not lie"),
+    "alignment": (lambda p: with_operand(p, offset=16, size=16), 1, 1, (), "does not lie"),
+    "no such input": (lambda p: with_operand(p, index=3), 1, 1, (), "does not lie"),
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
