@@ -43,6 +43,7 @@ class Clock:
         self._timeline = device.timeline()
         self._lock = threading.Condition()
         self._waiters = 0
+        self._idled = 0  # the last value that `idle` was called for
         self._closed = False
         _CLOCKS.add(self)
 
@@ -91,7 +92,8 @@ class Clock:
             if not self._await(value, timeout):
                 return False
             self.completed = max(self.completed, value)
-        if self.completed == self.submitted and self.idle is not None and self.refusal is None:
+        if self.completed == self.submitted > self._idled and self.idle is not None and self.refusal is None:
+            self._idled = self.submitted
             self.idle()
         return True
 

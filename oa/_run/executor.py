@@ -247,10 +247,10 @@ class Executor:
         clock = self._clock
         if clock.forked:
             return
+        clock.idle = None
         lost = clock.refusal is not None
         if not lost:
             clock.wait(clock.submitted)
-        clock.idle = None
         if self.trim in self._pool.relief:
             self._pool.relief.remove(self.trim)
         self._arena = None

@@ -51,13 +51,13 @@ class Pipelines:
         if self._unsaved and (now or time.monotonic() - self._saved_at >= _INTERVAL):
             self._unsaved = 0
             self._saved_at = time.monotonic()
-            self._disk.save(self._cache.data())
+            with contextlib.suppress(OaError):  # the file is a convenience: nothing fails for want of it
+                self._disk.save(self._cache.data())
 
     def close(self, *, save: bool = True) -> None:
         """Save and free everything."""
         if save:
-            with contextlib.suppress(OaError):  # the cache is a convenience: closing goes on without it
-                self.save(now=True)
+            self.save(now=True)
         for pipeline in self._made.values():
             pipeline.close()
         self._made.clear()

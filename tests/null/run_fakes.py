@@ -66,8 +66,8 @@ class FakeBuffer(FakeObject):
     def __init__(self, device: FakeDevice, size: int, memory: str) -> None:
         super().__init__(device, "buffer", size=size, memory=memory)
         self._size = size if memory == "device" else 0
-        #: A test that touches more than 4 MiB is told so by an exception.
-        self.bytes = bytearray(min(size, 1 << 22))
+        #: A test that touches more than 32 MiB is told so by an exception.
+        self.bytes = bytearray(min(size, 1 << 25))
         self.address = device.next_address
         device.next_address += (size + 0xFFFF) & ~0xFFFF
         mapped = memory != "device" or device.mapped
