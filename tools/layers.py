@@ -116,7 +116,7 @@ def violations(root: Path, table: Mapping[str, Any]) -> list[str]:
     """Every violation in the package under `root`, as one line each."""
     paths = {module_name(path, root): path for path in files("oa/**/*.py", root=root)}
     known = frozenset(paths)
-    lazy, cffi_users = table["imports"]["lazy"], table["imports"]["cffi"]
+    lazy, cffi_users, free = (table["imports"][key] for key in ("lazy", "cffi", "late"))
     found: list[str] = []
     edges: dict[str, list[str]] = {}
     for name, path in paths.items():
@@ -130,7 +130,7 @@ def violations(root: Path, table: Mapping[str, Any]) -> list[str]:
                     edges[name].append(item.target)
             elif inside(item.target, ["cffi", "_cffi_backend"]) and not inside(name, cffi_users):
                 reason = f"only {', '.join(cffi_users)} may load cffi"
-            if item.late and reason is None and not inside(item.target, lazy):
+            if item.late and reason is None and name not in free and not inside(item.target, lazy):
                 reason = f"{item.target} is imported inside a function and is not in tool.oa.imports.lazy"
             if reason:
                 found.append(f"{where}:{item.line}: {reason}")

@@ -22,7 +22,7 @@ TABLE: dict[str, Any] = {
     "only": {"oa._vk": ["oa.errors", "oa._device"]},
     "never": {"oa.ml": ["oa._vk"]},
     "also": {"oa.ml": ["oa.matrix"]},
-    "imports": {"lazy": ["rich"], "cffi": ["oa._vk"]},
+    "imports": {"lazy": ["rich"], "cffi": ["oa._vk"], "late": ["oa"]},
 }
 
 
