@@ -1,0 +1,34 @@
+"""Machine learning: gradients, modules, losses, optimisers, checkpoints."""
+
+from oa.ml.checkpoint import Checkpoint, load_checkpoint, read_checkpoint, save_checkpoint
+from oa.ml.functional import cross_entropy, dropout, layer_norm, scaled_dot_product_attention
+from oa.ml.layers import Dropout, Embedding, LayerNorm, Linear, MultiHeadAttention, TransformerBlock
+from oa.ml.module import Module
+from oa.ml.optim import AdamW, clip_grad_norm
+from oa.ml.parameter import Parameter
+from oa.ml.schedule import Schedule, warmup_cosine
+from oa.ml.tape import GradientTape
+
+__all__ = [
+    "AdamW",
+    "Checkpoint",
+    "Dropout",
+    "Embedding",
+    "GradientTape",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "MultiHeadAttention",
+    "Parameter",
+    "Schedule",
+    "TransformerBlock",
+    "clip_grad_norm",
+    "cross_entropy",
+    "dropout",
+    "layer_norm",
+    "load_checkpoint",
+    "read_checkpoint",
+    "save_checkpoint",
+    "scaled_dot_product_attention",
+    "warmup_cosine",
+]

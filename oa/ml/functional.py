@@ -1,0 +1,102 @@
+"""Operations of machine learning as functions: layer normalisation, attention, dropout, cross entropy."""
+
+from __future__ import annotations
+
+import math
+
+from oa import matrix
+from oa.errors import ArgumentError, DTypeError, ShapeError
+from oa.matrix import Matrix
+
+#: Score of a forbidden position: finite, so that no gradient meets inf - inf, and so low that its weight is exactly zero.
+FORBIDDEN = -1e30
+
+
+def layer_norm(x: Matrix, weight: Matrix, bias: Matrix, eps: float = 1e-5) -> Matrix:
+    """y = weight (x - mean) / sqrt(variance + eps) + bias over the last axis; the variance is the mean square deviation.
+
+    Shapes: x [..., C], weight [C], bias [C], result [..., C]. The deviation is taken in two passes, so a large mean costs no
+    precision.
+
+    Raises:
+        ShapeError: weight or bias is not [C].
+    """
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value.shape != x.shape[-1:]:
+            raise ShapeError(f"layer_norm: {name} has shape {value.shape}; x {x.shape} wants {x.shape[-1:]}")
+    centred = x - matrix.mean(x, axis=-1, keepdims=True)
+    variance = matrix.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / matrix.sqrt(variance + eps) * weight + bias
+
+
+def scaled_dot_product_attention(
+    query: Matrix, key: Matrix, value: Matrix, *, causal: bool = False, mask: Matrix | None = None
+) -> Matrix:
+    """softmax(query key^T / sqrt(D) + mask) value, with later positions forbidden if `causal`.
+
+    Shapes: query [..., T, D], key [..., S, D], value [..., S, E], mask broadcastable to [..., T, S]; result [..., T, E].
+    `mask` is added to the scores (float32; use a large negative number to forbid).
+
+    Raises:
+        ShapeError: query and key differ in D, or `causal` with T != S.
+    """
+    if query.shape[-1] != key.shape[-1]:
+        raise ShapeError(
+            f"scaled_dot_product_attention: query {query.shape} and key {key.shape} differ in the last axis"
+        )
+    rows, columns = query.shape[-2], key.shape[-2]
+    scores = matrix.matmul(query, matrix.transpose(key, -1, -2)) * (1.0 / math.sqrt(query.shape[-1]))
+    if mask is not None:
+        scores = scores + mask
+    if causal:
+        if rows != columns:
+            raise ShapeError(
+                f"scaled_dot_product_attention: causal wants as many queries as keys, got {rows} and {columns}"
+            )
+        position = matrix.arange(query.engine, rows)
+        allowed = matrix.expand_dims(position, 1) >= matrix.expand_dims(position, 0)
+        scores = matrix.where(allowed, scores, FORBIDDEN)
+    return matrix.matmul(matrix.softmax(scores, axis=-1), value)
+
+
+def dropout(x: Matrix, p: float = 0.5) -> Matrix:
+    """Each element is zeroed with probability p, the others are divided by 1 - p. Draws from the engine's random state.
+
+    Raises:
+        ArgumentError: p is not in [0, 1).
+    """
+    check_probability(p, "dropout")
+    if p == 0.0:
+        return x
+    kept = matrix.uniform(x.engine, x.shape) >= p
+    return matrix.where(kept, x * (1.0 / (1.0 - p)), 0.0)
+
+
+def check_probability(p: float, what: str) -> None:
+    """Raise ArgumentError unless 0 <= p < 1."""
+    if not 0.0 <= p < 1.0:
+        raise ArgumentError(f"{what}: p is {p!r}; wanted a probability of at least 0 and below 1")
+
+
+def cross_entropy(logits: Matrix, targets: Matrix) -> Matrix:
+    """-mean over all tokens of log softmax(logits)[target], in nats.
+
+    Shapes: logits [..., V] float32, targets [...] integer class numbers below V; the result has rank 0. Targets have no gradient.
+
+    Raises:
+        ShapeError: targets do not have the shape of logits without the last axis.
+        DTypeError: targets are not integers.
+
+    Example:
+        >>> logits = oa.matrix.zeros(engine, (2, 4))
+        >>> oa.ml.cross_entropy(logits, oa.matrix.from_list(engine, [1, 3])).item()  # log 4
+        1.3862943649291992
+    """
+    if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
+        raise ShapeError(
+            f"cross_entropy: targets have shape {targets.shape}; logits {logits.shape} want {logits.shape[:-1]}"
+        )
+    if not targets.dtype.is_integer:
+        raise DTypeError(f"cross_entropy: targets are {targets.dtype.name}; wanted integer class numbers")
+    picked = matrix.gather(matrix.log_softmax(logits, axis=-1), matrix.expand_dims(targets, -1), axis=-1)
+    return -matrix.mean(picked)
