@@ -56,14 +56,20 @@ class VulkanDevice(ProcessBound):
         self.handle = self._create(family)
         created("device")
         find = adapter.connection.functions.GetDeviceProcAddr
-        self.functions = Functions(
-            lambda name: ffi.cast("void *", find(self.handle, name)),
-            c.DEVICE_COMMANDS,
-            spelling=_SYNC2 if profile.api < (1, 3) else None,
-            optional=_OPTIONAL,
-        )
-        self.layouts = Layouts(self)
-        self.queues = {"compute": Queue(self, family)}
+        try:
+            self.functions = Functions(
+                lambda name: ffi.cast("void *", find(self.handle, name)),
+                c.DEVICE_COMMANDS,
+                spelling=_SYNC2 if profile.api < (1, 3) else None,
+                optional=_OPTIONAL,
+            )
+            self.layouts = Layouts(self)
+            self.queues = {"compute": Queue(self, family)}
+        except BaseException:
+            ffi.cast("PFN_vkDestroyDevice", find(self.handle, b"vkDestroyDevice"))(self.handle, NULL)
+            destroyed("device")
+            raise
+        adapter.instance.devices.append(self)
 
     def _create(self, family: int) -> Any:
         made = chain(_feature_structures(self.profile))
@@ -225,6 +231,7 @@ class VulkanDevice(ProcessBound):
             self.layouts.close()
             self.functions.DestroyDevice(self.handle, NULL)
             destroyed("device")
+            self.adapter.instance.devices.remove(self)
         self._children.clear()
         self.closed = True
 

@@ -102,9 +102,15 @@ class Connection:
         self._callback = _message_callback(messages) if validation else None
         self.handle = self._create(entry)
         created("instance")
-        self.functions = Functions(self._finder(self.handle), c.INSTANCE_COMMANDS, optional=_OPTIONAL)
-        if validation:
-            self._open_messenger()
+        try:
+            self.functions = Functions(self._finder(self.handle), c.INSTANCE_COMMANDS, optional=_OPTIONAL)
+            if validation:
+                self._open_messenger()
+        except BaseException:
+            destroy = library.lookup(self.handle, b"vkDestroyInstance")
+            ffi.cast("PFN_vkDestroyInstance", destroy)(self.handle, NULL)
+            destroyed("instance")
+            raise
 
     def _finder(self, instance: Any) -> Callable[[bytes], Any]:
         return lambda name: self.library.lookup(instance, name)
@@ -259,6 +265,7 @@ class Instance(ProcessBound):
         super().__init__()
         self.connections = connections
         self.messages = messages
+        self.devices: list[Device] = []  #: open devices, closed before the instance is
         self.closed = False
 
     @property
@@ -285,8 +292,10 @@ class Instance(ProcessBound):
         return found
 
     def close(self) -> None:
-        """Destroy the instance; every device of it must be closed. Does nothing when closed already or in a forked child."""
+        """Close every open device, then destroy the instance. Does nothing when closed already or in a forked child."""
         if not self.closed and not self.foreign:
+            for device in list(self.devices):
+                device.close()
             for connection in self.connections:
                 connection.close()
         self.closed = True
