@@ -1,0 +1,229 @@
+"""Host time of an eager operation, a replayed dispatch, a submission and a lowering, with and without LP_NUM_THREADS=0."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bench.measure import Spread, host_seconds, host_us, interleave, spread
+from bench.report import Report, Row
+from tools.project import ROOT
+
+#: Operations in one batch of the eager rows, dispatches in the plan of the replay rows, nodes of the graph that is lowered.
+BATCH, DISPATCHES, NODES = 100, 100, 1000
+
+
+def run(options: argparse.Namespace) -> list[Report]:
+    """Measure in two child processes, since a driver reads LP_NUM_THREADS once."""
+    reports: list[Report] = []
+    for threads in (None, "0"):
+        environment = {name: value for name, value in os.environ.items() if name != "LP_NUM_THREADS"}
+        if threads is not None:
+            environment["LP_NUM_THREADS"] = threads
+        command = [sys.executable, "-m", "bench.suite.overhead", options.device, str(int(options.quick))]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+        report = Report("overhead", found["device"])
+        suffix = " (LP_NUM_THREADS=0)" if threads == "0" else " (driver's threads)"
+        if not found["software"]:
+            suffix = ""
+        for row in found["rows"]:
+            values = {name: Spread(**value) for name, value in row["values"].items()}
+            report.add(
+                Row(row["name"] + suffix, row["unit"], values, error=row["error"], error_of=row["error_of"])
+            )
+        reports.append(report)
+        if not found["software"]:
+            break  # the variable means nothing to other drivers
+    return reports
+
+
+def child(device: str, quick: bool) -> None:
+    """All rows in this process; the last line of the output holds them as JSON."""
+    import oa
+    from bench.device import describe
+
+    rounds = 5 if quick else 25
+    with oa.Engine(device=device) as engine:
+        rows = [
+            eager(engine, rounds),
+            record_only(engine, rounds),
+            eager_read(engine, rounds),
+            replay(engine, rounds),
+            *submit(engine, rounds),
+            *lowering(engine, max(3, rounds // 3)),
+        ]
+        result = {
+            "device": describe(engine),
+            "software": engine.device.profile.software,
+            "rows": [row.json() for row in rows],
+        }
+    print(json.dumps(result))
+
+
+def operands() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Two random arrays of the size at which only overhead is left."""
+    rng = np.random.default_rng(7)
+    return rng.random((2, 3), np.float32), rng.random((2, 3), np.float32) * 1e-3
+
+
+def peers(number: int) -> dict[str, Callable[[], float]]:
+    """The same addition in NumPy and, where installed, PyTorch on the CPU."""
+    a, b = operands()
+    found = {"numpy": host_us(lambda: np.add(a, b), number)}
+    try:
+        import torch
+    except ImportError:
+        return found
+    ta, tb = torch.from_numpy(a), torch.from_numpy(b)
+    found["torch cpu"] = host_us(lambda: torch.add(ta, tb), number)
+    return found
+
+
+def eager(engine: Any, rounds: int) -> Row:
+    """Recording, looking up and submitting a batch that was seen before, for each operation in it."""
+    from oa import matrix
+
+    a, b = operands()
+    x, y = matrix.from_numpy(engine, a), matrix.from_numpy(engine, b)
+    last = x
+
+    def batch() -> None:
+        nonlocal last
+        z = x
+        for _ in range(BATCH):
+            z = matrix.add(z, y)
+        last = z
+        engine.flush()
+
+    once = host_us(batch, 10)
+
+    def measure() -> float:
+        engine.wait()
+        return once() / BATCH
+
+    values = interleave({"oa": measure, **peers(BATCH * 10)}, rounds)
+    error, of = _error(last.to_numpy(), a.astype(np.float64) + BATCH * b.astype(np.float64))
+    return Row("eager add 2x3, cached batch", "us", values, error=error, error_of=of)
+
+
+def record_only(engine: Any, rounds: int) -> Row:
+    """The part of the row above that is spent in the call itself."""
+    from oa import matrix
+
+    a, b = operands()
+    x, y = matrix.from_numpy(engine, a), matrix.from_numpy(engine, b)
+    call = host_us(lambda: matrix.add(x, y), BATCH * 10)
+
+    def measure() -> float:
+        engine.wait()
+        return call()
+
+    return Row("eager add 2x3, recording alone", "us", interleave({"oa": measure}, rounds))
+
+
+def eager_read(engine: Any, rounds: int) -> Row:
+    """One operation whose result is read at once: nothing to amortise over."""
+    from oa import matrix
+
+    a, b = operands()
+    x, y = matrix.from_numpy(engine, a), matrix.from_numpy(engine, b)
+    call = host_us(lambda: matrix.add(x, y).to_numpy(), 50)
+    error, of = _error(matrix.add(x, y).to_numpy(), a.astype(np.float64) + b)
+    return Row(
+        "eager add 2x3, read at once", "us", interleave({"oa": call}, rounds), error=error, error_of=of
+    )
+
+
+def replay(engine: Any, rounds: int) -> Row:
+    """A captured chain of products that cannot be fused, submitted and waited for, for each dispatch in it."""
+    from oa import matrix
+
+    rng = np.random.default_rng(11)
+    a = rng.random((4, 4), np.float32)
+    b = np.linalg.qr(rng.normal(size=(4, 4)))[0].astype(np.float32)
+    x, y = matrix.from_numpy(engine, a), matrix.from_numpy(engine, b)
+
+    def chain() -> Any:
+        z = x
+        for _ in range(DISPATCHES):
+            z = matrix.matmul(z, y)
+        return z
+
+    plan = engine.capture(chain)
+    dispatches = plan.diagnostics["dispatches"]
+    whole = host_us(lambda: engine.submit(plan).wait(), 10)
+    values = interleave({"oa": lambda: whole() / dispatches}, rounds)
+    exact = a.astype(np.float64) @ np.linalg.matrix_power(b.astype(np.float64), DISPATCHES)
+    error, of = _error(plan.outputs.to_numpy(), exact)
+    return Row("replay of a captured plan, each of its dispatches", "us", values, error=error, error_of=of)
+
+
+def submit(engine: Any, rounds: int) -> list[Row]:
+    """A plan of one dispatch: the call that submits it, and until it is done."""
+    from oa import matrix
+
+    a, _ = operands()
+    x = matrix.from_numpy(engine, a)
+    plan = engine.capture(lambda: matrix.exp(x))
+
+    def call_alone() -> float:
+        engine.wait()
+        return host_seconds(lambda: engine.submit(plan)) * 1e6
+
+    alone = [call_alone() for _ in range(20 * rounds)]
+    both = interleave({"oa": host_us(lambda: engine.submit(plan).wait(), 20)}, rounds)
+    error, of = _error(plan.outputs.to_numpy(), np.exp(a.astype(np.float64)))
+    return [
+        Row("submit of a captured plan, the call alone", "us", {"oa": spread(alone[rounds:])}),
+        Row("replay of a captured plan, one dispatch", "us", both, error=error, error_of=of),
+    ]
+
+
+def lowering(engine: Any, rounds: int) -> list[Row]:
+    """A graph of 1,000 nodes that was never seen, its kernels known; and the same graph again."""
+    from oa import matrix
+
+    def graph(rows: int) -> Any:
+        x = matrix.full(engine, (rows, 8), 0.5)
+        w = matrix.full(engine, (8, 8), 0.125)
+        nodes = 2
+        while nodes < NODES:
+            x = matrix.tanh(matrix.add(matrix.matmul(x, w), x))
+            x = matrix.sub(x, matrix.mean(x, axis=-1, keepdims=True))
+            nodes += 5
+        return x
+
+    def flush_ms(rows: int) -> float:
+        result = graph(rows)
+        seconds = host_seconds(engine.flush)
+        engine.wait()
+        del result
+        return seconds * 1e3
+
+    flush_ms(17)  # makes the kernels
+    new, again = [], []
+    for number in range(rounds):
+        new.append(flush_ms(18 + number))
+        again.append(flush_ms(18 + number))
+    return [
+        Row("flush of a new graph of 1,000 nodes, kernels known", "ms", {"oa": spread(new)}),
+        Row("flush of the same graph again", "ms", {"oa": spread(again)}),
+    ]
+
+
+def _error(ours: np.ndarray[Any, Any], exact: np.ndarray[Any, Any]) -> tuple[float, str]:
+    return float(np.linalg.norm(ours - exact) / np.linalg.norm(exact)), "against float64"
+
+
+if __name__ == "__main__":
+    child(sys.argv[1], sys.argv[2] == "1")
