@@ -140,15 +140,20 @@ class Clock:
         """Whether this is the child of a fork, where nothing may be used or freed."""
         return self.refusal is _forked
 
-    def close(self) -> None:
-        """Wait for everything submitted, let waiting threads return, and free the timeline. Does nothing in a forked child."""
-        if self._closed or self.forked:
-            return
+    def settle(self) -> bool:
+        """Wait for everything submitted before closing something; False when the device is lost and nothing more will run."""
         if self.refusal is None:
             try:
                 self.wait(self.submitted)
             except DeviceLost:
-                pass  # `refusal` says so from now on, also to events that will never finish
+                return False  # `refusal` says so from now on, also to events that will never finish
+        return self.refusal is None
+
+    def close(self) -> None:
+        """Wait for everything submitted, let waiting threads return, and free the timeline. Does nothing in a forked child."""
+        if self._closed or self.forked:
+            return
+        self.settle()
         with self._lock:
             self._closed = True
             if self.refusal is None:

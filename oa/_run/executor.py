@@ -248,9 +248,7 @@ class Executor:
         if clock.forked:
             return
         clock.idle = None
-        lost = clock.refusal is not None
-        if not lost:
-            clock.wait(clock.submitted)
+        sound = clock.settle()
         if self.trim in self._pool.relief:
             self._pool.relief.remove(self.trim)
         self._arena = None
@@ -258,7 +256,7 @@ class Executor:
             prepared.close()
         self._prepared.clear()
         self._dead.clear()
-        self._pipelines.close(save=not lost)
+        self._pipelines.close(save=sound)
         self._arguments.close()
         if self._owns_transfer:
             self._transfer.close()

@@ -180,7 +180,6 @@ class Recording:
     def _record_descriptor(self) -> None:
         commands, sets = self.commands, self._sets
         blocks = self._prepared.layout.blocks
-        commands.reset()
         self._begin()
         number = index = 0
         for step in self._prepared.steps:

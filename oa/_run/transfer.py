@@ -200,7 +200,6 @@ class Transfer:
         self._clock.room()
         if self._commands and self._commands[0][0] <= self._clock.completed:
             commands = self._commands.popleft()[1]
-            commands.reset()
         else:
             commands = self._device.commands()
         value = 0
@@ -226,8 +225,7 @@ class Transfer:
         """Wait for what is in flight and free everything. Nothing in a forked child."""
         if self._clock.forked:
             return
-        if self._clock.refusal is None:
-            self._clock.wait(self._clock.submitted)
+        self._clock.settle()
         for _, commands in self._commands:
             commands.close()
         self._commands.clear()

@@ -209,11 +209,17 @@ class FakeDevice:
         self._failures[call] = (self.calls[call] + nth, error)
 
     def called(self, call: str) -> None:
+        from oa.errors import DeviceLost
+
         self.calls[call] += 1
+        if self.lost:
+            raise DeviceLost("the device was lost earlier")
         when = self._failures.get(call)
         if when is not None and self.calls[call] == when[0]:
             del self._failures[call]
-            raise when[1]()
+            error = when[1]()
+            self.lost = isinstance(error, DeviceLost)
+            raise error
 
     def finish(self, value: int) -> None:
         """Everything up to `value` is done."""
