@@ -231,7 +231,7 @@ def advance(trainer: Trainer, plan: Any) -> Matrix:
     if plan is None:
         return trainer.step()
     trainer.engine.submit(plan)
-    loss: Matrix = plan.outputs[0]
+    loss: Matrix = plan.outputs
     return loss
 
 
@@ -367,7 +367,7 @@ def report(trainer: Trainer, options: argparse.Namespace, rate: float, begin: fl
     )
     print(
         f"val_loss={validation:.4f} bits_per_char={bits:.4f} tokens_per_s={rate:.0f} seconds={seconds:.1f}"
-        f" device={trainer.engine.device.name}"
+        f" device={trainer.engine.device.snapshot.name}"
     )
 
 

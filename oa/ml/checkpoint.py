@@ -33,7 +33,7 @@ class Checkpoint:
     model: str  #: class name of the model.
     config: dict[str, Any]  #: whatever the writer needs to build the model again; JSON values.
     progress: dict[str, Any]  #: whatever the writer needs to continue; JSON values.
-    rng: dict[str, Any]  #: the engine's random state.
+    rng: list[int]  #: the engine's random state: seed and number of the next draw.
     parameters: dict[str, NDArray[Any]] = field(repr=False)  #: by dotted name.
     optimizer: dict[str, NDArray[Any]] = field(repr=False)  #: as in `AdamW.state_dict`; empty: none.
     extra: dict[str, NDArray[Any]] = field(repr=False)  #: further arrays of the writer.
@@ -72,7 +72,7 @@ class Checkpoint:
                 raise FileFormatError(f"{self.path}: optimiser state of another model: {error}") from error
         model.load_state_dict(self.parameters)
         if self.rng and own:
-            next(iter(own.values())).engine.rng_state = self.rng
+            next(iter(own.values())).engine.rng_state = (self.rng[0], self.rng[1])
 
 
 def save_checkpoint(
@@ -106,7 +106,7 @@ def save_checkpoint(
         "model": type(model).__name__,
         "config": dict(config or {}),
         "progress": dict(progress or {}),
-        "rng": parameters[0].engine.rng_state if parameters else {},
+        "rng": list(parameters[0].engine.rng_state) if parameters else [],
     }
     try:
         notes["crc32"] = _crc32(arrays, notes)
