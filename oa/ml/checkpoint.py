@@ -102,7 +102,7 @@ def save_checkpoint(
         arrays[f"extra.{name}"] = value.to_numpy() if isinstance(value, Matrix) else value
     arrays = {n: np.asarray(a, order="C") for n, a in arrays.items()}
     parameters = model.parameters()
-    notes = {
+    notes: dict[str, Any] = {
         "model": type(model).__name__,
         "config": dict(config or {}),
         "progress": dict(progress or {}),
