@@ -35,7 +35,10 @@ def test_every_parameter_gradient_is_the_central_difference() -> None:
             value[place] = kept - h
             below = twin.loss_and_gradients(p, inputs, targets, RECIPE)[0]
             value[place] = kept
-            assert grads[name][place] == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-9), (name, place)
+            assert grads[name][place] == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-9), (
+                name,
+                place,
+            )
 
 
 def test_a_random_direction_through_all_parameters() -> None:

@@ -144,7 +144,9 @@ def attention(
     return y, backward
 
 
-def block(p: Mapping[str, Array], grads: Gradients, name: str, x: Array, heads: int) -> tuple[Array, Backward]:
+def block(
+    p: Mapping[str, Array], grads: Gradients, name: str, x: Array, heads: int
+) -> tuple[Array, Backward]:
     """Pre-norm block: x + attention(norm1(x)), then x + down(gelu(up(norm2(x))))."""
     n1, n1_back = layer_norm(p, grads, f"{name}.norm1", x)
     a, a_back = attention(p, grads, f"{name}.attention", n1, heads)
