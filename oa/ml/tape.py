@@ -1,0 +1,301 @@
+"""Reverse-mode differentiation: a tape remembers operations on watched values and plays their gradient rules backwards.
+
+What a tape keeps of an operation is exactly what its gradient rule names. Rules are ordinary operations, so the backward
+pass is recorded like anything else: it fuses, it can be captured, and an outer tape can differentiate it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oa import matrix
+from oa._graph.node import Value
+from oa._schema.op import Derived, Instance
+from oa._schema.value import Typed
+from oa.errors import ArgumentError, TapeError
+from oa.matrix import Matrix
+from oa.matrix.shape import sum_to
+
+_OPEN: list[GradientTape] = []
+
+
+class _Entry:
+    """One operation on watched values: what its rule needs, and which results are its own."""
+
+    __slots__ = ("inputs", "instance", "kept", "outputs", "watched")
+
+    def __init__(
+        self, instance: Instance, inputs: tuple[int, ...], outputs: tuple[int, ...], watched: tuple[bool, ...], kept: Any
+    ) -> None:
+        self.instance = instance
+        self.inputs = inputs
+        self.outputs = outputs
+        self.watched = watched
+        self.kept = kept
+
+
+class GradientTape:
+    """Records operations on watched values and gives gradients of a scalar with respect to them.
+
+    Args:
+        persistent: keep the tape after the first `gradient` (default False: it is consumed, which frees what it kept).
+
+    Raises:
+        TapeError: used after it was closed or consumed, or asked for the gradient of something it did not record.
+
+    Example:
+        >>> x = oa.matrix.from_list(engine, [1.0, 2.0])
+        >>> with oa.ml.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = oa.matrix.sum(x * x)
+        >>> tape.gradient(y, x).tolist()
+        [2.0, 4.0]
+    """
+
+    def __init__(self, *, persistent: bool = False) -> None:
+        self.persistent = persistent
+        self._entries: list[_Entry] = []
+        self._watched: set[int] = set()
+        self._alive: dict[int, Any] = {}
+        self._parameters: dict[int, int] = {}
+        self._engines: list[Any] = []
+        self._consumed = False
+        self._open = False
+
+    # -- recording
+
+    def __enter__(self) -> GradientTape:
+        self._require()
+        self._open = True
+        _OPEN.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._open:
+            self._open = False
+            _OPEN.remove(self)
+            for engine in self._engines:
+                engine._tapes.remove(self)
+            self._engines.clear()
+
+    def close(self) -> None:
+        """Stop recording and free what the tape kept."""
+        self._stop()
+        self._entries.clear()
+        self._alive.clear()
+        self._watched.clear()
+        self._parameters.clear()
+        self._consumed = True
+
+    def watch(self, value: Any) -> None:
+        """Differentiate with respect to `value`: a float32 Matrix, a Parameter, or a sequence of them."""
+        self._require()
+        if isinstance(value, (list, tuple)):
+            for v in value:
+                self.watch(v)
+            return
+        found = value if isinstance(value, Typed) else getattr(value, "value", None)
+        if not isinstance(found, Typed):
+            raise ArgumentError(f"tape.watch: got {type(value).__name__}; wanted a Matrix or a Parameter")
+        if not found._value.spec.dtype.is_float:
+            raise ArgumentError(f"tape.watch: a {found._value.spec.dtype.name} value has no gradient; wanted float32")
+        if found is not value:
+            self._parameters[id(value)] = id(found._value)
+            self._alive[id(value)] = value
+        self._add(found)
+
+    def _add(self, handle: Typed) -> None:
+        engine = handle._engine
+        if self._open and engine not in self._engines:
+            self._engines.append(engine)
+            engine._tapes.append(self)
+        self._watched.add(id(handle._value))
+        self._alive[id(handle._value)] = handle
+
+    def record(self, instance: Instance, values: tuple[Value, ...], results: Sequence[Typed]) -> None:
+        """Called by the engine for every operation while the tape is open."""
+        watched = tuple(id(v) in self._watched for v in values)
+        if True not in watched or not instance.outs[0].dtype.is_float:
+            return
+        kept = self._kept(instance, values, watched, results)
+        if kept is None:
+            return
+        for handle in results:
+            self._watched.add(id(handle._value))
+            # The identity of a value must not be reused while the tape refers to it.
+            self._alive.setdefault(id(handle._value), handle._value)
+        inputs = tuple(id(v) for v in values)
+        for value in values:
+            self._alive.setdefault(id(value), value)
+        self._entries.append(
+            _Entry(instance, inputs, tuple(id(h._value) for h in results), watched, kept)
+        )
+
+    def _kept(
+        self, instance: Instance, values: tuple[Value, ...], watched: tuple[bool, ...], results: Sequence[Typed]
+    ) -> dict[str | int, Any] | None:
+        """Handles of exactly what the gradient rule names; None when nothing flows back."""
+        kind = instance.op.kind
+        if kind == "composite":
+            return {k: _handle(v) for k, v in enumerate(values)}
+        if kind == "pointwise":
+            needed: set[int] = set()
+            flows = False
+            for k, flag in enumerate(watched):
+                rule = Derived.pointwise_vjp(instance, k) if flag else None
+                if rule is not None:
+                    flows = True
+                    needed.update(rule[1])
+            return {k: _handle(values[k]) for k in needed} if flows else None
+        if instance.op.gradient is None:
+            return None
+        names = instance.op.operands
+        kept: dict[str | int, Any] = {}
+        for name in instance.op.saves:
+            kept[name] = results[0] if name == "result" else _handle(values[names.index(name)])
+        return kept
+
+    # -- playing back
+
+    def gradient(self, target: Matrix, sources: Any, *, seed: Matrix | None = None) -> Any:
+        """The gradient of `target` with respect to each source, in the sources' own structure; None where none flows.
+
+        `target` is a float32 scalar, or any shape when `seed` gives its cotangent.
+        """
+        self._require()
+        if not isinstance(target, Typed) or id(target._value) not in self._watched:
+            raise TapeError(
+                "tape.gradient: the tape did not record how the target depends on a watched value;"
+                " compute it inside the with block from watched values"
+            )
+        if seed is None:
+            if target._value.spec.size != 1:
+                raise TapeError(f"tape.gradient: the target has shape {target._value.spec.shape}; wanted one element, or a seed")
+            seed = matrix.ones_like(target)
+        flat = list(sources) if isinstance(sources, (list, tuple)) else [sources]
+        wanted = [self._key(s) for s in flat]
+        was_open = self._open
+        if not self.persistent:
+            self._stop()
+        cotangents = self._backward(id(target._value), seed)
+        found = [cotangents.get(k) for k in wanted]
+        if not self.persistent:
+            self.close()
+        del was_open
+        return found if isinstance(sources, list) else tuple(found) if isinstance(sources, tuple) else found[0]
+
+    def _key(self, source: Any) -> int:
+        key = self._parameters.get(id(source)) if not isinstance(source, Typed) else id(source._value)
+        if key is None or key not in self._watched:
+            raise TapeError(
+                "tape.gradient: a source was not watched; call tape.watch(x) before using it,"
+                " or read the parameter inside the with block"
+            )
+        return key
+
+    def _backward(self, target: int, seed: Matrix) -> dict[int, Any]:
+        cotangents: dict[int, Any] = {target: seed}
+        sources = set(self._leaves())
+        for entry in reversed(self._entries):
+            own = [cotangents.get(o) for o in entry.outputs]
+            if own[0] is None and len(own) == 1:
+                continue
+            for key, ct in zip(entry.inputs, _pull(entry, own)):
+                if ct is not None:
+                    seen = cotangents.get(key)
+                    cotangents[key] = ct if seen is None else matrix.add(seen, ct)
+            for o in entry.outputs:
+                if o not in sources and o != target:
+                    cotangents.pop(o, None)
+        return cotangents
+
+    def _leaves(self) -> list[int]:
+        made = {o for e in self._entries for o in e.outputs}
+        explicit = [k for k, v in self._alive.items() if isinstance(v, Typed)]
+        return [k for k in self._watched if k not in made] + explicit
+
+    def _require(self) -> None:
+        if self._consumed:
+            raise TapeError(
+                "the tape is closed or consumed by an earlier gradient();"
+                " record again, or make it with GradientTape(persistent=True)"
+            )
+
+
+def _handle(value: Value) -> Any:
+    """The user's object of a value, or for a Python number the number's value itself."""
+    return value.handle() if value.number is None else value
+
+
+def _pull(entry: _Entry, cotangents: list[Any]) -> list[Any]:
+    """Cotangents of an entry's inputs from those of its outputs."""
+    kind = entry.instance.op.kind
+    if kind == "pointwise":
+        return _pull_pointwise(entry, cotangents[0])
+    if kind == "composite":
+        return _pull_composite(entry, cotangents)
+    rule = entry.instance.op.gradient
+    assert rule is not None
+    found = rule(entry.instance, cotangents[0], **entry.kept)
+    return [ct if flag else None for ct, flag in zip(found, entry.watched)]
+
+
+def _pull_pointwise(entry: _Entry, ct: Matrix) -> list[Any]:
+    found: list[Any] = []
+    for k, flag in enumerate(entry.watched):
+        rule = Derived.pointwise_vjp(entry.instance, k) if flag else None
+        if rule is None:
+            found.append(None)
+            continue
+        instance, used = rule
+        values = tuple(_value(entry.kept[i]) for i in used)
+        made = ct._engine.record(instance, (*values, ct._value), type(ct))
+        found.append(sum_to(made, entry.instance.ins[k].shape))
+    return found
+
+
+def _value(kept: Any) -> Value:
+    return kept._value if isinstance(kept, Typed) else kept
+
+
+def _pull_composite(entry: _Entry, cotangents: list[Any]) -> list[Any]:
+    """The composite's body is recorded again, node by node; lowering finds it equal to what the forward pass expands to."""
+    graph = entry.instance.template.graph
+    handles = [entry.kept[k] for k in range(len(entry.inputs))]
+    ct = next(c for c in cotangents if c is not None)
+    engine, facade = ct._engine, type(ct)
+    with GradientTape(persistent=True) as tape:
+        for handle, flag in zip(handles, entry.watched):
+            if flag:
+                tape.watch(handle)
+        outs: list[Any] = []
+        for node in graph.nodes:
+            values = tuple(_value(outs[o]) if o >= 0 else _value(handles[-o - 1]) for o in node.inputs)
+            made = engine.record(node.instance, values, facade)
+            outs.extend(made if isinstance(made, tuple) else (made,))
+    found: list[Any] = [None] * len(handles)
+    for root, own in zip(graph.roots, cotangents):
+        if own is None:
+            continue
+        part = tape._backward(id(outs[root]._value), own)
+        for k, handle in enumerate(handles):
+            got = part.get(id(_value(handle))) if entry.watched[k] else None
+            if got is not None:
+                found[k] = got if found[k] is None else matrix.add(found[k], got)
+    tape.close()
+    return found
+
+
+def read(parameter: Any, value: Matrix) -> None:
+    """Every open tape watches a Parameter whose value is read."""
+    for tape in _OPEN:
+        if id(value._value) not in tape._watched:
+            tape._parameters[id(parameter)] = id(value._value)
+            tape._alive[id(parameter)] = parameter
+            tape._add(value)
+        else:
+            tape._parameters[id(parameter)] = id(value._value)
