@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ class Rig:
 
 
 @contextmanager
-def rig(name: str, profile: str | None, addressing: str | None, cache: Path | None = None) -> Iterator[Rig]:
+def rig(name: str, profile: str | None, addressing: str | None, directory: Path | None = None) -> Iterator[Rig]:
     """Open a device by name, with the validation layer when OA_VALIDATE asks for it, and close everything."""
     from oa.config import CONFIG
 
@@ -56,7 +57,7 @@ def rig(name: str, profile: str | None, addressing: str | None, cache: Path | No
         adapters = instance.adapters()
         adapter = adapters[_device.select([a.snapshot() for a in adapters], name)]
         device = adapter.open(_device.plan(adapter.snapshot(), profile, addressing))
-        made = Rig(device, cache)
+        made = Rig(device, directory)
         yield made
         made.close()
         device.close()
@@ -65,6 +66,7 @@ def rig(name: str, profile: str | None, addressing: str | None, cache: Path | No
         instance.close()
 
 
+@cache
 def affine(addressing: str) -> Kernel:
     """out[i] = in[i] * word1 + word2 for i < word0, modulo 2^32."""
     b = Builder("affine", (64, 1, 1), addressing, [Buffer("r"), Buffer("w")])
@@ -74,6 +76,7 @@ def affine(addressing: str) -> Kernel:
     return Kernel("affine", b.finish(), 2, 3, addressing, (64, 1, 1))
 
 
+@cache
 def blend(addressing: str) -> Kernel:
     """out[i] = a[i] * word1 + b[i] for i < word0, modulo 2^32."""
     b = Builder("blend", (64, 1, 1), addressing, [Buffer("r"), Buffer("r"), Buffer("w")])
@@ -97,7 +100,11 @@ def chain(addressing: str, count: int, length: int, *, scalars: bool = False, di
         scratch = Operand(Space.SCRATCH, 0, step % 2 * room, size, WRITE)
         target = Operand(Space.OUTPUT, 0, 0, size, WRITE) if step == length - 1 else scratch
         steps += [Barrier()] if step else []
-        steps.append(Dispatch(kernel, (-(-count // 64), 1, 1), (source, target), (count, 3, add), (step,), f"link{step}"))
+        steps.append(
+            Dispatch(
+                kernel, (-(-count // 64), 1, 1), (source, target), (count, 3, add), (step,), f"link{step}"
+            )
+        )
         source = Operand(Space.SCRATCH, 0, step % 2 * room, size, READ)
     slot = Slot("uint32", (count,), size)
     return Plan(tuple(steps), (slot,), (slot,), (), int(scalars), (), 2 * room, digest)
