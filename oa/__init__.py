@@ -1,1 +1,76 @@
-"""`oa`: a GPU-first semantic computing engine for Python on Vulkan."""
+"""`oa`: a GPU-first semantic computing engine for Python on Vulkan.
+
+An `Engine` owns a device; typed values (`Matrix`, ...) live on it; operations are stateless functions in the domain modules.
+Importing this package opens no device and loads no library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from oa._version import __version__
+
+if TYPE_CHECKING:
+    from oa import core, errors, matrix, ml
+    from oa._graph.state import State
+    from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
+    from oa.devices import devices
+    from oa.engine import Engine, default_engine
+    from oa.errors import OaError
+    from oa.matrix import Matrix
+
+#: Where each public name comes from; a name maps to itself when it is a module.
+_PUBLIC = {
+    "core": "",
+    "errors": "",
+    "matrix": "",
+    "ml": "",
+    "DType": "_schema.dtype",
+    "Engine": "engine",
+    "Matrix": "matrix",
+    "OaError": "errors",
+    "State": "_graph.state",
+    "bool_": "_schema.dtype",
+    "default_engine": "engine",
+    "devices": "devices",
+    "float32": "_schema.dtype",
+    "int32": "_schema.dtype",
+    "uint32": "_schema.dtype",
+    "uint8": "_schema.dtype",
+}
+
+
+def __getattr__(name: str) -> Any:
+    where = _PUBLIC.get(name)
+    if where is None:
+        raise AttributeError(f"module 'oa' has no attribute {name!r}")
+    module = importlib.import_module(f"oa.{where or name}")
+    value = module if not where else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*_PUBLIC, "__version__"])
+
+
+__all__ = [
+    "DType",
+    "Engine",
+    "Matrix",
+    "OaError",
+    "State",
+    "__version__",
+    "bool_",
+    "core",
+    "default_engine",
+    "devices",
+    "errors",
+    "float32",
+    "int32",
+    "matrix",
+    "ml",
+    "uint8",
+    "uint32",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import count
 from types import CodeType
 from typing import Any
 
@@ -12,6 +13,7 @@ from oa._schema.op import Instance
 from oa._schema.spec import Spec
 
 Where = tuple[CodeType, int]
+_SERIALS = count()
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -21,10 +23,11 @@ class Value:
     `handle` is a weak reference to the user's object: a value whose handle is dead is wanted by nobody outside its batch.
     """
 
-    __slots__ = ("batch", "error", "handle", "layout", "node", "number", "ordinal", "plan", "spec", "storage")
+    __slots__ = ("batch", "error", "handle", "layout", "node", "number", "ordinal", "plan", "serial", "spec", "storage")
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
+        self.serial = next(_SERIALS)  #: never reused, unlike an object's id
         self.batch: Batch | None = None
         self.node: Node | None = None
         self.ordinal = 0
@@ -79,6 +82,17 @@ class Batch:
             self.externals.append(value)
             found = self._external[id(value)] = -len(self.externals)
         return found
+
+    def adopt(self, node: Node) -> None:
+        """Take over a node of another batch with its inputs and results."""
+        self.key.append(node.instance.id)
+        for value in node.inputs:
+            self.key.append(value.ordinal if value.batch is self else self.external(value))
+        for value in node.outputs:
+            value.batch = self
+            value.ordinal = self.count
+            self.count += 1
+        self.nodes.append(node)
 
     def append(self, instance: Instance, inputs: tuple[Value, ...], where: Where) -> tuple[Value, ...]:
         """Record one node and return its results."""

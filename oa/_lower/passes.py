@@ -57,9 +57,15 @@ class Program:
     base_text: str
 
 
-def lower(graph: Graph, profile: Profile, *, fused: bool = True) -> Program:
-    """Lower a graph for a device. `fused=False` gives every operation its own dispatch, with the same bits."""
-    base = route(expand(graph), profile)
+def lower(
+    graph: Graph, profile: Profile, *, fused: bool = True, owned: frozenset[int] = frozenset()
+) -> Program:
+    """Lower a graph for a device.
+
+    `fused=False` gives every operation its own dispatch, with the same bits. Roots at the positions in `owned` get storage of
+    their own, row-major and shared with no other root, input or view.
+    """
+    base = route(expand(graph), profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
     fusion = Fusion(base, buffers, fused)
     found = drafts(fusion, profile)

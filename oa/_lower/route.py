@@ -44,14 +44,20 @@ def is_strided(base: BaseGraph, ref: Ref) -> bool:
     return all(c.is_affine for c in view_source(base, ref)[1])
 
 
-def route(base: BaseGraph, profile: Profile) -> BaseGraph:
-    """The same graph in terms that kernels exist for."""
+def route(base: BaseGraph, profile: Profile, owned: frozenset[int] = frozenset()) -> BaseGraph:
+    """The same graph in terms that kernels exist for. Roots in `owned` share storage with nothing."""
     new = BaseGraph(base.inputs)
     place: list[Ref] = []
     for node in base.nodes:
         inputs = tuple(place[r] if r >= 0 else r for r in node.inputs)
         place.append(_route_node(new, node, inputs, profile))
     new.roots = [_wanted(new, place[r]) for r in base.roots]
+    taken = {view_source(new, r)[0] for k, r in enumerate(new.roots) if k not in owned}
+    for k in sorted(owned):
+        ref = new.roots[k]
+        if ref < 0 or new.nodes[ref].kind == "view" or ref in taken:
+            ref = new.roots[k] = copy_of(new, ref, unique=k)
+        taken.add(ref)
     return new
 
 
@@ -69,11 +75,12 @@ def _route_node(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile
     return new.add(node.kind, node.spec, inputs, node.params, node.body, node.name, source)
 
 
-def copy_of(new: BaseGraph, ref: Ref) -> Ref:
-    """A contiguous copy of a value."""
+def copy_of(new: BaseGraph, ref: Ref, unique: int | None = None) -> Ref:
+    """A contiguous copy of a value, one of its own for each `unique` number."""
     found = new.spec(ref)
     source = new.nodes[ref].sources[0] if ref >= 0 else 0
-    return new.add("pointwise", found, (ref,), (), sc.arg(0, found.dtype), "copy", source)
+    params = () if unique is None else (unique,)
+    return new.add("pointwise", found, (ref,), params, sc.arg(0, found.dtype), "copy", source)
 
 
 def _strided(new: BaseGraph, ref: Ref) -> Ref:

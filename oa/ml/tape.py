@@ -56,9 +56,9 @@ class GradientTape:
     def __init__(self, *, persistent: bool = False) -> None:
         self.persistent = persistent
         self._entries: list[_Entry] = []
-        self._watched: set[int] = set()
-        self._alive: dict[int, Any] = {}
-        self._parameters: dict[int, int] = {}
+        self._watched: set[int] = set()  #: serial numbers of values that depend on a source, sources included
+        self._sources: set[int] = set()
+        self._parameters: dict[int, tuple[Any, int]] = {}  #: by identity: the parameter and its value's serial number
         self._engines: list[Any] = []
         self._consumed = False
         self._open = False
@@ -86,8 +86,8 @@ class GradientTape:
         """Stop recording and free what the tape kept."""
         self._stop()
         self._entries.clear()
-        self._alive.clear()
         self._watched.clear()
+        self._sources.clear()
         self._parameters.clear()
         self._consumed = True
 
@@ -104,8 +104,7 @@ class GradientTape:
         if not found._value.spec.dtype.is_float:
             raise ArgumentError(f"tape.watch: a {found._value.spec.dtype.name} value has no gradient; wanted float32")
         if found is not value:
-            self._parameters[id(value)] = id(found._value)
-            self._alive[id(value)] = value
+            self._parameters[id(value)] = (value, found._value.serial)
         self._add(found)
 
     def _add(self, handle: Typed) -> None:
@@ -113,27 +112,21 @@ class GradientTape:
         if self._open and engine not in self._engines:
             self._engines.append(engine)
             engine._tapes.append(self)
-        self._watched.add(id(handle._value))
-        self._alive[id(handle._value)] = handle
+        self._watched.add(handle._value.serial)
+        self._sources.add(handle._value.serial)
 
     def record(self, instance: Instance, values: tuple[Value, ...], results: Sequence[Typed]) -> None:
         """Called by the engine for every operation while the tape is open."""
-        watched = tuple(id(v) in self._watched for v in values)
+        watched = tuple(v.serial in self._watched for v in values)
         if True not in watched or not instance.outs[0].dtype.is_float:
             return
         kept = self._kept(instance, values, watched, results)
         if kept is None:
             return
-        for handle in results:
-            self._watched.add(id(handle._value))
-            # The identity of a value must not be reused while the tape refers to it.
-            self._alive.setdefault(id(handle._value), handle._value)
-        inputs = tuple(id(v) for v in values)
-        for value in values:
-            self._alive.setdefault(id(value), value)
-        self._entries.append(
-            _Entry(instance, inputs, tuple(id(h._value) for h in results), watched, kept)
-        )
+        inputs = tuple(v.serial for v in values)
+        outputs = tuple(h._value.serial for h in results)
+        self._watched.update(outputs)
+        self._entries.append(_Entry(instance, inputs, outputs, watched, kept))
 
     def _kept(
         self, instance: Instance, values: tuple[Value, ...], watched: tuple[bool, ...], results: Sequence[Typed]
@@ -167,7 +160,7 @@ class GradientTape:
         `target` is a float32 scalar, or any shape when `seed` gives its cotangent.
         """
         self._require()
-        if not isinstance(target, Typed) or id(target._value) not in self._watched:
+        if not isinstance(target, Typed) or target._value.serial not in self._watched:
             raise TapeError(
                 "tape.gradient: the tape did not record how the target depends on a watched value;"
                 " compute it inside the with block from watched values"
@@ -178,18 +171,19 @@ class GradientTape:
             seed = matrix.ones_like(target)
         flat = list(sources) if isinstance(sources, (list, tuple)) else [sources]
         wanted = [self._key(s) for s in flat]
-        was_open = self._open
         if not self.persistent:
             self._stop()
-        cotangents = self._backward(id(target._value), seed)
+        cotangents = self._backward(target._value.serial, seed)
         found = [cotangents.get(k) for k in wanted]
         if not self.persistent:
             self.close()
-        del was_open
         return found if isinstance(sources, list) else tuple(found) if isinstance(sources, tuple) else found[0]
 
     def _key(self, source: Any) -> int:
-        key = self._parameters.get(id(source)) if not isinstance(source, Typed) else id(source._value)
+        if isinstance(source, Typed):
+            key: int | None = source._value.serial
+        else:
+            key = self._parameters.get(id(source), (None, None))[1]
         if key is None or key not in self._watched:
             raise TapeError(
                 "tape.gradient: a source was not watched; call tape.watch(x) before using it,"
@@ -199,24 +193,18 @@ class GradientTape:
 
     def _backward(self, target: int, seed: Matrix) -> dict[int, Any]:
         cotangents: dict[int, Any] = {target: seed}
-        sources = set(self._leaves())
         for entry in reversed(self._entries):
             own = [cotangents.get(o) for o in entry.outputs]
-            if own[0] is None and len(own) == 1:
+            if all(ct is None for ct in own):
                 continue
             for key, ct in zip(entry.inputs, _pull(entry, own)):
                 if ct is not None:
                     seen = cotangents.get(key)
                     cotangents[key] = ct if seen is None else matrix.add(seen, ct)
             for o in entry.outputs:
-                if o not in sources and o != target:
+                if o not in self._sources:
                     cotangents.pop(o, None)
         return cotangents
-
-    def _leaves(self) -> list[int]:
-        made = {o for e in self._entries for o in e.outputs}
-        explicit = [k for k, v in self._alive.items() if isinstance(v, Typed)]
-        return [k for k in self._watched if k not in made] + explicit
 
     def _require(self) -> None:
         if self._consumed:
@@ -281,9 +269,9 @@ def _pull_composite(entry: _Entry, cotangents: list[Any]) -> list[Any]:
     for root, own in zip(graph.roots, cotangents):
         if own is None:
             continue
-        part = tape._backward(id(outs[root]._value), own)
+        part = tape._backward(outs[root]._value.serial, own)
         for k, handle in enumerate(handles):
-            got = part.get(id(_value(handle))) if entry.watched[k] else None
+            got = part.get(_value(handle).serial) if entry.watched[k] else None
             if got is not None:
                 found[k] = got if found[k] is None else matrix.add(found[k], got)
     tape.close()
@@ -293,9 +281,6 @@ def _pull_composite(entry: _Entry, cotangents: list[Any]) -> list[Any]:
 def read(parameter: Any, value: Matrix) -> None:
     """Every open tape watches a Parameter whose value is read."""
     for tape in _OPEN:
-        if id(value._value) not in tape._watched:
-            tape._parameters[id(parameter)] = id(value._value)
-            tape._alive[id(parameter)] = parameter
+        tape._parameters[id(parameter)] = (parameter, value._value.serial)
+        if value._value.serial not in tape._watched:
             tape._add(value)
-        else:
-            tape._parameters[id(parameter)] = id(value._value)

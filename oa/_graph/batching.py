@@ -1,0 +1,32 @@
+"""Batches as a whole: which values are wanted, cutting, and putting a failed batch together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oa._graph.node import Batch, Node, Value
+
+
+def wanted(batch: Batch) -> list[Value]:
+    """Pending values that somebody outside the batch still holds, in order."""
+    return [v for node in batch.nodes for v in node.outputs if v.handle() is not None]
+
+
+def rebuild(nodes: Iterable[Node]) -> Batch:
+    """A new batch of these nodes, their values kept. Inputs must be stored, numbers, or made by earlier nodes of the list."""
+    batch = Batch()
+    for node in nodes:
+        batch.adopt(node)
+    return batch
+
+
+def halves(batch: Batch, roots: list[Value]) -> tuple[list[Node], list[Value], list[Node], list[Value]]:
+    """Two halves of a batch: nodes and wanted values of each; the first half's include what the second reads."""
+    middle = len(batch.nodes) // 2
+    first, second = batch.nodes[:middle], batch.nodes[middle:]
+    made = {id(v) for node in first for v in node.outputs}
+    crossing = {id(v) for node in second for v in node.inputs if id(v) in made}
+    asked = {id(v) for v in roots}
+    first_roots = [v for node in first for v in node.outputs if id(v) in asked or id(v) in crossing]
+    second_roots = [v for node in second for v in node.outputs if id(v) in asked]
+    return first, first_roots, second, second_roots

@@ -1,0 +1,11 @@
+"""Values, dtypes, errors and devices under one name: `import oa.core as oac`."""
+
+from __future__ import annotations
+
+from oa._graph.state import State
+from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
+from oa.engine import Engine
+from oa.matrix.value import Matrix
+from oa.plan import CapturedPlan
+
+__all__ = ["CapturedPlan", "DType", "Engine", "Matrix", "State", "bool_", "float32", "int32", "uint32", "uint8"]

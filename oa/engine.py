@@ -1,0 +1,480 @@
+"""The Engine: the one owner of a device, its memory, queues, kernels and pending work, and the one place that wires the layers."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from oa import _device
+from oa._graph.batching import halves, rebuild, wanted
+from oa._graph.graph import freeze
+from oa._graph.graph import key as batch_key
+from oa._graph.node import Batch, Node, Value, caller, line_of
+from oa._graph.state import State
+from oa._graph.views import contiguous
+from oa._lower.passes import Program
+from oa._run.clock import Clock, Event
+from oa._run.executor import Executor
+from oa._run.pool import MemoryStats, Pool, Storage
+from oa._run.profiler import Profiler, Row
+from oa._run.transfer import Transfer
+from oa._schema import scalar as sc
+from oa._schema.op import Instance
+from oa._schema.spec import Spec
+from oa._schema.value import Typed
+from oa._vk import open_instance
+from oa.config import CONFIG
+from oa.errors import (
+    ArgumentError,
+    CaptureError,
+    EngineClosed,
+    ForkedProcess,
+    OaError,
+    OutOfMemory,
+    PoisonedValue,
+    WrongThread,
+)
+from oa.programs import Programs
+
+#: A batch this long is run without waiting for a reader.
+FULL_BATCH = 4096
+
+_OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
+_DEFAULT = threading.local()
+_NOTICED: set[str] = set()
+
+
+class Engine:
+    """Owns one Vulkan device. Operations on its values are recorded at once and run when a value is read or `flush` is called.
+
+    Args:
+        device: "auto" (the best device; `OA_DEVICE` overrides), "gpu", "cpu", an index, a UUID or part of a name.
+        profile: "strict" (Vulkan 1.3) or "compat" (1.2); None takes the best the device has.
+        addressing: "address" or "descriptor"; None takes the device's preference. Results are the same.
+        seed: of the random stream (64 bits).
+
+    Raises:
+        DriverNotFound: no Vulkan driver; the message says what to install.
+        DeviceNotFound: no device answers to the name; the message lists the valid ones.
+        Unsupported: the device lacks what the profile needs.
+
+    Example:
+        >>> with oa.Engine() as engine:
+        ...     oa.matrix.ones(engine, (2, 2)).tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        device: str | int = "auto",
+        *,
+        profile: str | None = None,
+        addressing: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._refusal: Callable[[], OaError] | None = None
+        self._thread = threading.get_ident()
+        self._pid = os.getpid()
+        request = CONFIG.device if device == "auto" else device
+        self._instance = open_instance(validation=CONFIG.validate)
+        try:
+            adapters = self._instance.adapters()
+            snapshots = [a.snapshot() for a in adapters]
+            chosen = _device.select(snapshots, request)
+            plan = _device.plan(snapshots[chosen], profile or CONFIG.profile, addressing or CONFIG.addressing)
+            self.device = adapters[chosen].open(plan)
+        except BaseException:
+            self._instance.close()
+            raise
+        self._open(seed)
+        self._announce(request)
+
+    def _open(self, seed: int) -> None:
+        self.profile_of_device = self.device.profile
+        self._clock = Clock(self.device)
+        self._pool = Pool(self.device, self._clock)
+        self._transfer = Transfer(self.device, self._pool, self._clock)
+        self._executor = Executor(self.device, self._pool, self._clock, CONFIG.cache_dir, self._transfer)
+        self._programs = Programs(self.device.profile)
+        self._batch = Batch()
+        self._capture: Any = None
+        self._tapes: list[Any] = []
+        self._profiler: Profiler | None = None
+        self._lines: dict[tuple[str, int], tuple[Node, ...]] = {}
+        self.seed = seed & 0xFFFFFFFFFFFFFFFF
+        self._draws = 0
+        _OPEN.add(self)
+
+    def _announce(self, request: str | int) -> None:
+        name = self.device.snapshot.name
+        if self.device.profile.software and not CONFIG.quiet and request != "cpu" and name not in _NOTICED:
+            _NOTICED.add(name)
+            print(f"oa: no hardware device found; running on {name} (a CPU). See `oa doctor`.", file=sys.stderr)
+
+    # -- who may use it, and when
+
+    def _check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+        if threading.get_ident() != self._thread:
+            raise WrongThread(
+                "this engine belongs to the thread that made it; make another engine in this thread, or pass arrays"
+            )
+        self._clock.check()
+
+    def close(self) -> None:
+        """Wait for submitted work, free everything and refuse further use. Work recorded and never read is dropped."""
+        if self._refusal is not None or self._pid != os.getpid():
+            return
+        if threading.get_ident() != self._thread:
+            raise WrongThread("Engine.close: only the thread that made the engine may close it")
+        self._poison(wanted(self._batch), EngineClosed("the engine was closed before the value was computed"))
+        self._refusal = _closed
+        self._batch = Batch()
+        with contextlib.suppress(OaError):
+            self._executor.close()
+            self._transfer.close()
+        self._pool.close()
+        self._clock.close()
+        self.device.close()
+        self._instance.close()
+        _OPEN.discard(self)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._refusal is not None else f"{self.device.profile.name}, {self.device.profile.addressing}"
+        kind = ", software" if self.device.profile.software else ""
+        return f"<oa.Engine {self.device.snapshot.name!r} ({state}{kind})>"
+
+    # -- recording
+
+    def record(self, instance: Instance, values: tuple[Value, ...], facade: type[Typed]) -> Any:
+        """Append one operation to the pending batch and return its result."""
+        if threading.get_ident() != self._thread or self._refusal is not None:
+            self._check()
+        batch = self._batch
+        for value in values:
+            if value.batch is not batch and value.storage is None and value.number is None:
+                raise self._unusable(value)
+        outputs = batch.append(instance, values, caller())
+        made = []
+        for value in outputs:
+            handle = facade(self, value)
+            value.handle = weakref.ref(handle)
+            made.append(handle)
+        for tape in self._tapes:
+            tape.record(instance, values, made)
+        if batch.count >= FULL_BATCH and self._capture is None:
+            self.flush()
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def scalar_value(self, spec: Spec, number: bool | int | float) -> Value:
+        """A Python number as an operand: data, not part of any key."""
+        value = Value(spec)
+        value.number = number
+        return value
+
+    def stored_value(self, spec: Spec, storage: Storage, facade: type[Typed]) -> Any:
+        """A value whose elements are already on the device, row-major from the start of `storage`."""
+        value = Value(spec)
+        value.storage = storage
+        value.layout = contiguous(spec.shape)
+        handle = facade(self, value)
+        value.handle = weakref.ref(handle)
+        return handle
+
+    def upload(self, spec: Spec, array: np.ndarray[Any, Any], facade: type[Typed]) -> Any:
+        """A value holding a copy of `array`, which must match `spec`."""
+        self._check()
+        data = np.ascontiguousarray(array, dtype=spec.dtype.numpy)
+        storage = self._pool.allocate(max(16, data.nbytes), host=True)
+        if data.nbytes:
+            self._transfer.upload(storage, data.reshape(-1).view(np.uint8))
+        return self.stored_value(spec, storage, facade)
+
+    def draw(self) -> Value:
+        """The number of the next random draw, as a scalar operand; taken now, whenever it is evaluated."""
+        from oa._schema.dtype import uint32
+        from oa._schema.spec import spec
+
+        self._check()
+        value = self.scalar_value(spec(uint32, ()), self._draws)
+        if self._capture is not None:
+            value.number = self._capture.draw(value)
+        else:
+            self._draws += 1
+        return value
+
+    @property
+    def rng_state(self) -> tuple[int, int]:
+        """(seed, number of the next draw): all there is to the random stream."""
+        return self.seed, self._draws
+
+    @rng_state.setter
+    def rng_state(self, state: tuple[int, int]) -> None:
+        self.seed, self._draws = int(state[0]) & 0xFFFFFFFFFFFFFFFF, int(state[1]) & 0xFFFFFFFF
+
+    def _unusable(self, value: Value) -> OaError:
+        if value.error is not None:
+            error = PoisonedValue(f"the value was never computed: {value.error}")
+            error.__cause__ = value.error
+            return error
+        if value.plan is not None:
+            return CaptureError(
+                "the value is an output of a captured plan that has not been submitted; call engine.submit(plan) first"
+            )
+        return CaptureError("the value was recorded inside a capture and is not one of its outputs")
+
+    # -- running
+
+    def flush(self) -> None:
+        """Run what is pending without waiting for it. Inside a capture this does nothing."""
+        self._check()
+        if self._capture is not None:
+            return
+        batch, self._batch = self._batch, Batch()
+        roots = wanted(batch)
+        if roots:
+            self._run(batch, roots)
+
+    def _run(self, batch: Batch, roots: list[Value]) -> None:
+        try:
+            program = self._programs.get(batch_key(batch, roots), lambda: freeze(batch, roots))
+            self._submit(program, batch, roots)
+        except BaseException as error:
+            if isinstance(error, OaError) and self._clock.refusal is None and len(batch.nodes) > 1:
+                self._run_halves(batch, roots, error)
+                return
+            self._poison(roots, error)
+            if not isinstance(error, OaError) or self._clock.refusal is not None or isinstance(error, OutOfMemory):
+                raise
+
+    def _run_halves(self, batch: Batch, roots: list[Value], error: OaError) -> None:
+        """What failed as a whole is run in parts: only what depends on the part that fails is lost."""
+        first, first_roots, second, second_roots = halves(batch, roots)
+        failures: list[BaseException] = []
+        for nodes, part in ((first, first_roots), (second, second_roots)):
+            alive = [n for n in nodes if not self._spoiled(n)]
+            lost = [v for v in part if v.node is not None and v.node not in alive]
+            self._poison(lost, error)
+            if alive and (keep := [v for v in part if v.error is None]):
+                try:
+                    self._run(rebuild(alive), keep)
+                except OutOfMemory as found:
+                    failures.append(found)
+        if failures:
+            raise failures[0]
+
+    def _spoiled(self, node: Node) -> bool:
+        """Whether a node reads a value that failed; its results then fail too."""
+        if any(v.error is not None for v in node.inputs):
+            for v in node.outputs:
+                v.error, v.batch = next(i.error for i in node.inputs if i.error is not None), None
+            return True
+        return False
+
+    def _submit(self, program: Program, batch: Batch, roots: list[Value]) -> None:
+        externals = batch.externals
+        inputs = [externals[k].storage for k in program.stored_inputs]
+        scalars = [sc.bit_pattern(externals[k].number, externals[k].spec.dtype) for k in program.scalar_inputs]  # type: ignore[arg-type]
+        outputs = [self._pool.allocate(slot.size) for slot in program.plan.outputs]
+        if program.plan.steps:
+            self._executor.run(program.plan, inputs, outputs, scalars, timing=self._profiler)
+            if self._profiler is not None:
+                self._lines[program.plan.digest, self._clock.submitted] = tuple(batch.nodes)
+        for value, binding in zip(roots, program.results):
+            value.storage = (inputs if binding.from_input else outputs)[binding.index]
+            value.layout = binding.layout
+            value.batch = value.node = None
+        for node in batch.nodes:  # what is left of the graph must not keep its values alive
+            node.inputs = node.outputs = ()
+
+    @staticmethod
+    def _poison(values: Sequence[Value], error: BaseException) -> None:
+        for value in values:
+            value.error, value.batch, value.node = error, None, None
+
+    # -- reading
+
+    def materialize(self, value: Value) -> None:
+        """Make sure that the value is stored; raises what its computation raised."""
+        self._check()
+        if value.batch is not None and value.batch is self._batch:
+            if self._capture is not None:
+                error = CaptureError(
+                    "a value recorded inside a capture cannot be read there; return it and read plan.outputs after submit"
+                )
+                self._capture.fail(error)
+                raise error
+            self.flush()
+        if value.storage is None:
+            raise self._unusable(value)
+
+    def read(self, value: Value) -> np.ndarray[Any, Any]:
+        """A NumPy copy of the value. Flushes and waits."""
+        self.materialize(value)
+        spec, layout = value.spec, value.layout
+        dtype = spec.dtype.numpy
+        if spec.size == 0 or layout is None:
+            return np.zeros(spec.shape, dtype)
+        spans = [(e - 1) * s for e, s in zip(spec.shape, layout.strides)]
+        low = layout.offset + sum(s for s in spans if s < 0)
+        high = layout.offset + sum(s for s in spans if s > 0)
+        raw = self._transfer.download(value.storage, low * dtype.itemsize, (high - low + 1) * dtype.itemsize)
+        flat = raw.view(dtype)
+        if layout.is_contiguous(spec.shape):
+            return flat.reshape(spec.shape)
+        strides = tuple(s * dtype.itemsize for s in layout.strides)
+        view = np.lib.stride_tricks.as_strided(flat[layout.offset - low :], spec.shape, strides)
+        return np.array(view)
+
+    # -- state cells
+
+    def _read_cell(self, cell: State) -> Any:
+        self._check()
+        return cell._held if self._capture is None else self._capture.read_cell(cell)
+
+    def _assign_cell(self, cell: State, value: Typed) -> None:
+        self._check()
+        if self._capture is not None:
+            self._capture.assign_cell(cell, value)
+        else:
+            cell._held = value
+
+    # -- plans
+
+    def capture(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Record `function(*args)` without running it and return the plan.
+
+        Every stored value that it touches becomes an input, every State cell that it assigns a carried pair; the cells keep
+        their values until the plan is submitted. See `oa.plan.CapturedPlan`.
+
+        Raises:
+            CaptureError: a capture is open already, or the function reads a value that it recorded.
+
+        Example:
+            >>> x = oa.matrix.full(engine, (3,), 2.0)
+            >>> plan = engine.capture(lambda: x * x)
+            >>> engine.submit(plan).wait()
+            True
+            >>> plan.outputs.tolist()
+            [4.0, 4.0, 4.0]
+        """
+        from oa.plan import capture
+
+        return capture(self, function, args)
+
+    def submit(self, plan: Any) -> Event:
+        """Run a captured plan once more with what is bound now; returns at once with an Event."""
+        self._check()
+        if self._capture is not None:
+            raise CaptureError("engine.submit inside a capture: submit the plan after the capture")
+        if plan.engine is not self:
+            raise ArgumentError("engine.submit: the plan was captured on another engine")
+        self.flush()
+        value: int = plan._submit()
+        return Event(self._clock, value)
+
+    @contextlib.contextmanager
+    def profile(self) -> Iterator[Profiler]:
+        """Time every dispatch submitted inside the block with device timestamps.
+
+        `print(p.table())` gives time per operation, `p.write_trace(path)` a Chrome trace with the user's lines.
+
+        Example:
+            >>> with engine.profile() as p:
+            ...     y = oa.matrix.exp(oa.matrix.ones(engine, (8,))).to_numpy()
+            >>> len(p.rows()) > 0
+            True
+        """
+        self._check()
+        self.flush()
+        profiler, outer = Profiler(self._annotate), self._profiler
+        self._profiler = profiler
+        try:
+            yield profiler
+            self.flush()
+            profiler.rows()
+        finally:
+            self._profiler = outer
+            if outer is None:
+                self._lines.clear()
+
+    def _annotate(self, row: Row) -> dict[str, str]:
+        nodes = self._lines.get((row.plan, row.submission), ())
+        lines = dict.fromkeys(line_of(nodes[k].where) for k in row.nodes if k < len(nodes))
+        return {"lines": "; ".join(lines)} if lines else {}
+
+    # -- evidence
+
+    def wait(self) -> None:
+        """Run what is pending and wait until everything submitted has finished."""
+        self.flush()
+        self._clock.wait(self._clock.submitted)
+
+    @property
+    def memory(self) -> MemoryStats:
+        """Bytes allocated, reserved, peak and free on the device, from any thread."""
+        return self._pool.stats()
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that the engine may reserve on the device; None leaves it to the driver."""
+        return self._pool.limit
+
+    @memory_limit.setter
+    def memory_limit(self, limit: int | None) -> None:
+        self._pool.limit = limit
+
+    @property
+    def diagnostics(self) -> dict[str, int]:
+        """Counters since the engine was made: submissions, dispatches, recordings, plan cache hits and more."""
+        return {**self._executor.counters.as_dict(), **self._programs.counters()}
+
+
+def _closed() -> OaError:
+    return EngineClosed("the engine is closed; make a new one with oa.Engine()")
+
+
+def _forked() -> OaError:
+    return ForkedProcess(
+        "this engine belongs to the parent of a forked process; make an engine in the child, or start workers with 'spawn'"
+    )
+
+
+def _after_fork() -> None:
+    for engine in list(_OPEN):
+        engine._refusal = _forked
+    _DEFAULT.__dict__.clear()
+
+
+def _at_exit() -> None:
+    for engine in list(_OPEN):
+        if engine._thread == threading.get_ident():
+            engine.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)
+
+
+def default_engine() -> Engine:
+    """This thread's engine, made at first use: what operations without an engine argument run on."""
+    engine: Engine | None = getattr(_DEFAULT, "engine", None)
+    if engine is None or engine._refusal is not None:
+        engine = _DEFAULT.engine = Engine()
+    return engine

@@ -1,0 +1,377 @@
+"""Elementwise operations: declared by their scalar expression, broadcast by NumPy's rule, NaN and signed zero as IEEE 754 has them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from oa._schema import expr
+from oa._schema.declare import pointwise, primitive
+from oa._schema.dtype import DType, as_dtype
+from oa._schema.op import Inference
+from oa._schema.scalar import arg
+from oa._schema.scalar import cast as cast_scalar
+from oa._schema.spec import Spec, spec
+from oa.matrix.value import Matrix, Operand
+
+_NUMERIC = "iuf"
+_SQRT_HALF = math.sqrt(0.5)
+_TANH_SCALE = math.sqrt(2 / math.pi)
+
+
+def _call(name: str, *args: Any) -> Any:
+    return expr.call(name, *args)
+
+
+# -- arithmetic
+
+
+@pointwise(kinds=_NUMERIC)
+def add(a: Operand, b: Operand) -> Matrix:
+    """a + b. Integers wrap.
+
+    >>> oa.matrix.add(oa.matrix.ones(engine, (2,)), 2.0).tolist()
+    [3.0, 3.0]
+    """
+    return _call("add", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def subtract(a: Operand, b: Operand) -> Matrix:
+    """a - b. Integers wrap."""
+    return _call("sub", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def multiply(a: Operand, b: Operand) -> Matrix:
+    """a * b. Integers wrap."""
+    return _call("mul", a, b)
+
+
+@pointwise(kinds="f")
+def divide(a: Operand, b: Operand) -> Matrix:
+    """a / b, floating-point operands only: x / 0 is inf of x's sign, 0 / 0 NaN."""
+    return _call("div", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def floor_divide(a: Operand, b: Operand) -> Matrix:
+    """floor(a / b). Integers: division by zero gives 0."""
+    return _call("floordiv", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def remainder(a: Operand, b: Operand) -> Matrix:
+    """a - b floor(a / b): the result has the sign of b. Integers: division by zero gives 0."""
+    return _call("mod", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def pow(a: Operand, b: Operand) -> Matrix:
+    """a to the power b. Integers wrap; a negative integer exponent gives 0 except for a of 1 and -1."""
+    return _call("pow", a, b)
+
+
+@pointwise(kinds="if")
+def negative(x: Matrix) -> Matrix:
+    """-x."""
+    return _call("neg", x)
+
+
+@pointwise(kinds=_NUMERIC)
+def abs(x: Matrix) -> Matrix:
+    """|x|. Gradient 0 at 0."""
+    return _call("abs", x)
+
+
+@pointwise(kinds=_NUMERIC)
+def sign(x: Matrix) -> Matrix:
+    """-1, 0 or 1 by the sign of x; NaN for NaN."""
+    return _call("sign", x)
+
+
+@pointwise(kinds=_NUMERIC)
+def square(x: Matrix) -> Matrix:
+    """x * x."""
+    return _call("square", x)
+
+
+@pointwise(kinds=_NUMERIC)
+def maximum(a: Operand, b: Operand) -> Matrix:
+    """The larger of a and b; NaN if either is NaN. A tie shares the gradient evenly."""
+    return _call("max", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def minimum(a: Operand, b: Operand) -> Matrix:
+    """The smaller of a and b; NaN if either is NaN. A tie shares the gradient evenly."""
+    return _call("min", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def clip(x: Operand, low: Operand, high: Operand) -> Matrix:
+    """min(max(x, low), high)."""
+    return _call("min", _call("max", x, low), high)
+
+
+# -- comparison and logic
+
+
+@pointwise()
+def equal(a: Operand, b: Operand) -> Matrix:
+    """a == b, as bool."""
+    return _call("eq", a, b)
+
+
+@pointwise()
+def not_equal(a: Operand, b: Operand) -> Matrix:
+    """a != b, as bool."""
+    return _call("ne", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def less(a: Operand, b: Operand) -> Matrix:
+    """a < b, as bool."""
+    return _call("lt", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def less_equal(a: Operand, b: Operand) -> Matrix:
+    """a <= b, as bool."""
+    return _call("le", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def greater(a: Operand, b: Operand) -> Matrix:
+    """a > b, as bool."""
+    return _call("gt", a, b)
+
+
+@pointwise(kinds=_NUMERIC)
+def greater_equal(a: Operand, b: Operand) -> Matrix:
+    """a >= b, as bool."""
+    return _call("ge", a, b)
+
+
+@pointwise(kinds="biu")
+def bitwise_and(a: Operand, b: Operand) -> Matrix:
+    """a & b, bit by bit; for bool the logical and."""
+    return _call("band", a, b)
+
+
+@pointwise(kinds="biu")
+def bitwise_or(a: Operand, b: Operand) -> Matrix:
+    """a | b, bit by bit; for bool the logical or."""
+    return _call("bor", a, b)
+
+
+@pointwise(kinds="biu")
+def bitwise_xor(a: Operand, b: Operand) -> Matrix:
+    """a ^ b, bit by bit; for bool the exclusive or."""
+    return _call("bxor", a, b)
+
+
+@pointwise(kinds="biu")
+def bitwise_invert(x: Matrix) -> Matrix:
+    """~x, bit by bit; for bool the negation."""
+    return _call("bnot", x)
+
+
+@pointwise(kinds="iu")
+def bitwise_left_shift(a: Operand, b: Operand) -> Matrix:
+    """a shifted left by b bits; 0 when b is at least the width."""
+    return _call("shl", a, b)
+
+
+@pointwise(kinds="iu")
+def bitwise_right_shift(a: Operand, b: Operand) -> Matrix:
+    """a shifted right by b bits, arithmetically for signed dtypes."""
+    return _call("shr", a, b)
+
+
+@pointwise(kinds="b")
+def logical_and(a: Operand, b: Operand) -> Matrix:
+    """a and b, for bool."""
+    return _call("band", a, b)
+
+
+@pointwise(kinds="b")
+def logical_or(a: Operand, b: Operand) -> Matrix:
+    """a or b, for bool."""
+    return _call("bor", a, b)
+
+
+@pointwise(kinds="b")
+def logical_not(x: Matrix) -> Matrix:
+    """not x, for bool."""
+    return _call("bnot", x)
+
+
+@pointwise(exclude=("condition",))
+def where(condition: Matrix, a: Operand, b: Operand) -> Matrix:
+    """a where the bool condition holds, else b. The gradient reaches the chosen one alone.
+
+    >>> x = oa.matrix.from_list(engine, [-1.0, 2.0])
+    >>> oa.matrix.where(x > 0.0, x, 0.0).tolist()
+    [0.0, 2.0]
+    """
+    return expr.where(expr.call("ne", condition, False), a, b)  # type: ignore[return-value]
+
+
+@pointwise(kinds="f")
+def isnan(x: Matrix) -> Matrix:
+    """Whether x is NaN."""
+    return _call("isnan", x)
+
+
+@pointwise(kinds="f")
+def isinf(x: Matrix) -> Matrix:
+    """Whether x is infinite."""
+    return _call("isinf", x)
+
+
+@pointwise(kinds="f")
+def isfinite(x: Matrix) -> Matrix:
+    """Whether x is neither infinite nor NaN."""
+    return _call("isfinite", x)
+
+
+# -- rounding
+
+
+@pointwise(kinds="f")
+def floor(x: Matrix) -> Matrix:
+    """The largest integer not above x. Gradient 0."""
+    return _call("floor", x)
+
+
+@pointwise(kinds="f")
+def ceil(x: Matrix) -> Matrix:
+    """The smallest integer not below x. Gradient 0."""
+    return _call("ceil", x)
+
+
+@pointwise(kinds="f")
+def trunc(x: Matrix) -> Matrix:
+    """x without its fraction. Gradient 0."""
+    return _call("trunc", x)
+
+
+@pointwise(kinds="f")
+def round(x: Matrix) -> Matrix:
+    """The nearest integer, ties to even. Gradient 0."""
+    return _call("round", x)
+
+
+# -- transcendental: within 2 ulp, from the safe-maths prelude
+
+
+def _float_function(name: str, text: str, kinds: str = "f") -> Any:
+    def body(x: Matrix) -> Matrix:
+        return _call(name, x)
+
+    body.__name__ = body.__qualname__ = _PUBLIC.get(name, name)
+    body.__doc__ = text
+    return pointwise(kinds=kinds)(body)
+
+
+_PUBLIC = {"recip": "reciprocal"}
+
+sqrt = _float_function("sqrt", "The square root; NaN below 0. Gradient inf at 0.")
+rsqrt = _float_function("rsqrt", "1 / sqrt(x).")
+reciprocal = _float_function("recip", "1 / x.")
+exp = _float_function("exp", "e to the power x.")
+exp2 = _float_function("exp2", "2 to the power x.")
+expm1 = _float_function("expm1", "e to the power x, less 1, without cancellation near 0.")
+log = _float_function("log", "The natural logarithm; -inf at 0, NaN below.")
+log2 = _float_function("log2", "The logarithm to base 2.")
+log10 = _float_function("log10", "The logarithm to base 10.")
+log1p = _float_function("log1p", "log(1 + x), without cancellation near 0.")
+sin = _float_function("sin", "The sine of x in radians.")
+cos = _float_function("cos", "The cosine of x in radians.")
+tan = _float_function("tan", "The tangent of x in radians.")
+asin = _float_function("asin", "The arc sine, in radians; NaN outside [-1, 1].")
+acos = _float_function("acos", "The arc cosine, in radians; NaN outside [-1, 1].")
+atan = _float_function("atan", "The arc tangent, in radians.")
+sinh = _float_function("sinh", "The hyperbolic sine.")
+cosh = _float_function("cosh", "The hyperbolic cosine.")
+tanh = _float_function("tanh", "The hyperbolic tangent.")
+asinh = _float_function("asinh", "The inverse hyperbolic sine.")
+acosh = _float_function("acosh", "The inverse hyperbolic cosine; NaN below 1.")
+atanh = _float_function("atanh", "The inverse hyperbolic tangent; NaN outside [-1, 1].")
+erf = _float_function("erf", "The error function.")
+sigmoid = _float_function("sigmoid", "1 / (1 + exp(-x)).")
+
+
+@pointwise(kinds="f")
+def atan2(a: Operand, b: Operand) -> Matrix:
+    """The angle of the point (b, a), in radians, in [-pi, pi]."""
+    return _call("atan2", a, b)
+
+
+@pointwise(kinds="f")
+def hypot(a: Operand, b: Operand) -> Matrix:
+    """sqrt(a^2 + b^2) without overflow on the way."""
+    return _call("hypot", a, b)
+
+
+@pointwise(kinds="f")
+def copysign(a: Operand, b: Operand) -> Matrix:
+    """|a| with the sign of b."""
+    return _call("copysign", a, b)
+
+
+# -- activations
+
+
+@pointwise(kinds="if")
+def relu(x: Matrix) -> Matrix:
+    """max(x, 0); NaN stays NaN. Gradient 0 at 0."""
+    return expr.where(_call("lt", x, 0), 0, _call("add", x, 0))  # type: ignore[return-value]
+
+
+@pointwise(kinds="f")
+def gelu(x: Matrix) -> Matrix:
+    """x Phi(x) = x (1 + erf(x / sqrt 2)) / 2, the exact form (Hendrycks and Gimpel 2016)."""
+    return _call("mul", _call("mul", x, 0.5), _call("add", 1.0, _call("erf", _call("mul", x, _SQRT_HALF))))
+
+
+@pointwise(kinds="f")
+def gelu_tanh(x: Matrix) -> Matrix:
+    """The tanh approximation of `gelu`: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2."""
+    cube = _call("mul", _call("mul", x, x), x)
+    inner = _call("mul", _call("add", x, _call("mul", cube, 0.044715)), _TANH_SCALE)
+    return _call("mul", _call("mul", x, 0.5), _call("add", 1.0, _call("tanh", inner)))
+
+
+@pointwise(kinds="f")
+def silu(x: Matrix) -> Matrix:
+    """x sigmoid(x)."""
+    return _call("mul", x, _call("sigmoid", x))
+
+
+# -- conversion
+
+
+@primitive("pointwise")
+def _astype(x: Matrix, dtype: DType) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    body = cast_scalar(arg(0, found.dtype), dtype)
+    return Inference((spec(dtype, found.shape),), (), body)  # type: ignore[return-value]
+
+
+@primitive("pointwise")
+def copy(x: Matrix) -> Matrix:
+    """The same elements in storage of their own."""
+    found: Spec = x  # type: ignore[assignment]
+    return Inference((found,), (), arg(0, found.dtype))  # type: ignore[return-value]
+
+
+def astype(x: Matrix, dtype: Any) -> Matrix:
+    """The elements converted to `dtype`: floats to integers truncate and saturate (NaN gives 0), integers wrap, to bool: != 0.
+
+    >>> oa.matrix.astype(oa.matrix.from_list(engine, [1.9, -1.9]), oa.int32).tolist()
+    [1, -1]
+    """
+    wanted = as_dtype(dtype)
+    return x if x.dtype is wanted else _astype(x, wanted)

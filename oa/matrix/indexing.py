@@ -1,0 +1,201 @@
+"""Indexing: basic indices are views; integer values gather. Adjoints are deterministic."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from oa._schema import spec as sp
+from oa._schema.call import at_user_line
+from oa._schema.declare import gradient, primitive
+from oa._schema.dtype import float32, int32
+from oa._schema.op import Inference, Instance
+from oa._schema.spec import Spec, spec
+from oa.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from oa.matrix.create import arange
+from oa.matrix.elementwise import astype, equal, where
+from oa.matrix.linalg import matmul
+from oa.matrix.reduce import sum
+from oa.matrix.shape import expand_dims, permute_dims, reshape, slice_all
+from oa.matrix.value import Matrix
+
+#: Elements of the one-hot matrix up to which a gather's adjoint is a matrix product.
+_ONE_HOT_LIMIT = 1 << 28
+
+
+@primitive("take")
+def _take(x: Matrix, indices: Matrix, axis: int) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    at: Spec = indices  # type: ignore[assignment]
+    shape = (*found.shape[:axis], *at.shape, *found.shape[axis + 1 :])
+    return Inference((spec(found.dtype, shape),), (axis,))  # type: ignore[return-value]
+
+
+@gradient(_take)
+def _take_gradient(instance: Instance, ct: Matrix, indices: Matrix) -> tuple[Matrix, None]:
+    """Row v of the adjoint sums the cotangent's rows whose index is v, in their order."""
+    axis = instance.attrs["axis"]
+    shape = instance.ins[0].shape
+    rank = indices.ndim
+    order = [*range(axis, axis + rank), *range(axis), *range(axis + rank, ct.ndim)]
+    rest = [e for k, e in enumerate(shape) if k != axis]
+    width = 1
+    for extent in rest:
+        width *= extent
+    rows = reshape(permute_dims(ct, order), (indices.size, width))
+    flat = reshape(_wrapped(indices, shape[axis]), (indices.size,))
+    summed = _segment_sum(rows, flat, shape[axis])
+    back = reshape(summed, (shape[axis], *rest))
+    restore = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
+    return permute_dims(back, restore), None
+
+
+def _wrapped(indices: Matrix, extent: int) -> Matrix:
+    return where(indices < 0, indices + extent, indices)
+
+
+def _segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
+    """(count, width): row v is the sum of the rows whose segment is v."""
+    positions = arange(rows.engine, count)
+    if rows.dtype is float32 and count * segments.size <= _ONE_HOT_LIMIT:
+        hot = equal(expand_dims(positions, 1), expand_dims(segments, 0))
+        return matmul(astype(hot, rows.dtype), rows)
+    hit = equal(reshape(positions, (count, 1, 1)), reshape(segments, (1, segments.size, 1)))
+    zero = 0.0 if rows.dtype.is_float else 0
+    return sum(where(hit, expand_dims(rows, 0), zero), axis=1, dtype=rows.dtype)
+
+
+def take(x: Matrix, indices: Matrix, axis: int = 0) -> Matrix:
+    """The slices of x along `axis` at integer `indices` of any rank, NumPy's `take`.
+
+    Negative indices count from the end. An index outside the axis gives NaN (0 for integer dtypes), never a neighbour's value.
+
+    >>> x = oa.matrix.from_list(engine, [10.0, 20.0, 30.0])
+    >>> oa.matrix.take(x, oa.matrix.from_list(engine, [2, 0])).tolist()
+    [30.0, 10.0]
+    """
+    at = sp.normalize_axis(axis, x.ndim, "matrix.take")
+    return _take(x, _indices(x, indices, "take"), at)
+
+
+def embedding(indices: Matrix, table: Matrix) -> Matrix:
+    """Rows of a (count, width) table: `take(table, indices, axis=0)`."""
+    return take(table, indices, axis=0)
+
+
+@primitive("along")
+def _along(x: Matrix, indices: Matrix, axis: int) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    at: Spec = indices  # type: ignore[assignment]
+    return Inference((spec(found.dtype, at.shape),), (axis,))  # type: ignore[return-value]
+
+
+@gradient(_along)
+def _along_gradient(instance: Instance, ct: Matrix, indices: Matrix) -> tuple[Matrix, None]:
+    """Element (.., v, ..) sums the cotangents whose index along the axis is v; with one index a row it is a selection."""
+    axis, shape = instance.attrs["axis"], instance.ins[0].shape
+    extent, count = shape[axis], indices.shape[axis]
+    positions = arange(ct.engine, extent)
+    wrapped = _wrapped(indices, extent)
+    zero = 0.0 if ct.dtype.is_float else 0
+    if count == 1:
+        column = reshape(positions, tuple(extent if k == axis else 1 for k in range(len(shape))))
+        return where(equal(column, wrapped), ct, zero), None
+    column = reshape(positions, tuple(extent if k == axis else 1 for k in range(len(shape) + 1)))
+    hit = equal(column, expand_dims(wrapped, axis))
+    return sum(where(hit, expand_dims(ct, axis), zero), axis=axis + 1, dtype=ct.dtype), None
+
+
+def gather(x: Matrix, indices: Matrix, axis: int = -1) -> Matrix:
+    """Element by element along one axis: result[.., i, ..] = x[.., indices[.., i, ..], ..]; NumPy's `take_along_axis`.
+
+    `indices` has x's rank and, but along `axis`, its extents. Indices as in `take`.
+    """
+    at = sp.normalize_axis(axis, x.ndim, "matrix.gather")
+    found = _indices(x, indices, "gather")
+    same = found.ndim == x.ndim and builtins.all(
+        a == b for k, (a, b) in enumerate(zip(found.shape, x.shape)) if k != at
+    )
+    if not same:
+        raise at_user_line(
+            ShapeError(f"matrix.gather: indices {found.shape} must have x's shape {x.shape} but along axis {at}")
+        )
+    return _along(x, found, at)
+
+
+def _indices(x: Matrix, indices: Any, name: str) -> Matrix:
+    if not isinstance(indices, Matrix):
+        raise at_user_line(ArgumentError(f"matrix.{name}: indices are {type(indices).__name__}; wanted a Matrix"))
+    if not indices.dtype.is_integer:
+        raise at_user_line(
+            DTypeError(f"matrix.{name}: indices are {indices.dtype.name}; cast with .astype(oa.int32)")
+        )
+    return astype(indices, int32)
+
+
+def one_hot(indices: Matrix, count: int, *, dtype: Any = float32) -> Matrix:
+    """1 where the new last axis equals the index, else 0."""
+    positions = arange(indices.engine, count)
+    return astype(equal(expand_dims(_indices(indices, indices, "one_hot"), indices.ndim), positions), dtype)
+
+
+def get(x: Matrix, key: Any) -> Matrix:
+    """x[key]: ints, slices, `...` and None are views; one integer Matrix gathers along its axis."""
+    items = list(key) if isinstance(key, tuple) else [key]
+    used = builtins.sum(1 for i in items if i is not None and i is not Ellipsis)
+    if builtins.sum(1 for i in items if i is Ellipsis) > 1:
+        raise at_user_line(ArgumentError("an index may hold one ellipsis (...) only"))
+    if used > x.ndim:
+        raise at_user_line(AxisError(f"index: {used} indices for a value of rank {x.ndim}"))
+    fill = [builtins.slice(None)] * (x.ndim - used)
+    if Ellipsis in [i for i in items if not isinstance(i, Matrix)]:
+        at = next(k for k, i in enumerate(items) if i is Ellipsis)
+        items[at : at + 1] = fill
+    else:
+        items += fill
+    return _apply(x, items)
+
+
+def _apply(x: Matrix, items: list[Any]) -> Matrix:
+    bounds, shape, gathers = [], [], []
+    axis = 0
+    for item in items:
+        if item is None:
+            shape.append(1)
+            continue
+        extent = x.shape[axis]
+        if isinstance(item, builtins.slice):
+            bounds.append(item)
+            shape.append(len(range(*_bounds(item, extent))))
+        elif isinstance(item, Matrix):
+            bounds.append(builtins.slice(None))
+            gathers.append((len(shape), item))
+            shape.append(extent)
+        else:
+            at = _position(item, axis, extent)
+            bounds.append(builtins.slice(at, at + 1))
+        axis += 1
+    if len(gathers) > 1:
+        raise at_user_line(ArgumentError("index: more than one Matrix index; use oa.matrix.take or gather per axis"))
+    view = reshape(slice_all(x, bounds), tuple(shape))
+    for at, indices in gathers:
+        view = take(view, indices, axis=at)
+    return view
+
+
+def _bounds(item: Any, extent: int) -> tuple[int, int, int]:
+    if item.step == 0:
+        raise at_user_line(ArgumentError("slice step cannot be 0"))
+    found: tuple[int, int, int] = item.indices(extent)
+    return found
+
+
+def _position(item: Any, axis: int, extent: int) -> int:
+    if isinstance(item, bool) or not hasattr(item, "__index__"):
+        raise at_user_line(
+            ArgumentError(f"index: {type(item).__name__} is no index; wanted ints, slices, ..., None or an integer Matrix")
+        )
+    at = int(item.__index__())
+    if not -extent <= at < extent:
+        raise at_user_line(AxisError(f"index {at} is out of range for axis {axis} with extent {extent}"))
+    return at % extent

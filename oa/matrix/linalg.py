@@ -1,0 +1,104 @@
+"""Matrix products. Float32 operands accumulate in float32 with fused multiply-add: |error| <= k 2^-24 sum|a||b| to first order."""
+
+from __future__ import annotations
+
+from oa._schema import spec as sp
+from oa._schema.call import at_user_line
+from oa._schema.declare import gradient, primitive
+from oa._schema.dtype import float32
+from oa._schema.op import Inference, Instance
+from oa._schema.spec import Spec, spec
+from oa.errors import ArgumentError, DTypeError, ShapeError
+from oa.matrix.shape import broadcast_to, permute_dims, reshape, sum_to
+from oa.matrix.value import Matrix
+
+#: Batch axes that a kernel steps through with strides of their own.
+_BATCH_AXES = 2
+
+
+@primitive("matmul")
+def _matmul(a: Matrix, b: Matrix) -> Matrix:
+    """Equal batch axes, then (m, k) by (k, n)."""
+    left: Spec = a  # type: ignore[assignment]
+    right: Spec = b  # type: ignore[assignment]
+    shape = (*left.shape[:-1], right.shape[-1])
+    return Inference((spec(left.dtype, shape),))  # type: ignore[return-value]
+
+
+@gradient(_matmul)
+def _matmul_gradient(instance: Instance, ct: Matrix, a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
+    """dA = dC B^T and dB = A^T dC."""
+    return _matmul(ct, _swapped(b)), _matmul(_swapped(a), ct)
+
+
+def _swapped(x: Matrix) -> Matrix:
+    order = list(range(x.ndim))
+    order[-1], order[-2] = order[-2], order[-1]
+    return permute_dims(x, order)
+
+
+def matmul(a: Matrix, b: Matrix) -> Matrix:
+    """The matrix product over the last two axes, batch axes broadcast; rank-1 operands as NumPy has them.
+
+    Raises ShapeError when the inner extents differ, DTypeError for dtypes other than float32.
+
+    >>> a = oa.matrix.ones(engine, (2, 3))
+    >>> oa.matrix.matmul(a, oa.matrix.ones(engine, (3, 4))).shape
+    (2, 4)
+    """
+    _check(a, b, "matmul")
+    if a.ndim == 1:
+        return reshape(out := matmul(reshape(a, (1, a.shape[0])), b), (*out.shape[:-2], out.shape[-1]))
+    if b.ndim == 1:
+        return reshape(out := matmul(a, reshape(b, (b.shape[0], 1))), out.shape[:-1])
+    if a.shape[-1] != b.shape[-2]:
+        raise at_user_line(
+            ShapeError(
+                f"matrix.matmul: a {a.shape} and b {b.shape} do not fit: a has {a.shape[-1]} columns, b {b.shape[-2]} rows"
+            )
+        )
+    if b.ndim == 2 and a.ndim > 2:
+        return reshape(_matmul(reshape(a, (-1 if a.size else _rows(a), a.shape[-1])), b), (*a.shape[:-1], b.shape[-1]))
+    batch = sp.broadcast([a.shape[:-2], b.shape[:-2]], "matrix.matmul", ("a", "b"))
+    a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
+    if len(batch) <= _BATCH_AXES:
+        return _matmul(a, b)
+    flat = _matmul(_flat(a, batch), _flat(b, batch))
+    return reshape(flat, (*batch, *flat.shape[-2:]))
+
+
+def _rows(a: Matrix) -> int:
+    rows = 1
+    for extent in a.shape[:-1]:
+        rows *= extent
+    return rows
+
+
+def _flat(x: Matrix, batch: tuple[int, ...]) -> Matrix:
+    count = 1
+    for extent in batch:
+        count *= extent
+    return reshape(x, (count, *x.shape[-2:]))
+
+
+def _check(a: Matrix, b: Matrix, name: str) -> None:
+    for which, x in (("a", a), ("b", b)):
+        if not isinstance(x, Matrix):
+            raise at_user_line(ArgumentError(f"matrix.{name}: {which} is {type(x).__name__}; wanted a Matrix"))
+        if x.dtype is not float32:
+            raise at_user_line(DTypeError(f"matrix.{name}: {which} is {x.dtype.name}; cast with .astype(oa.float32)"))
+        if x.ndim == 0:
+            raise at_user_line(ShapeError(f"matrix.{name}: {which} has rank 0; wanted rank 1 or more"))
+
+
+def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
+    """a b^T over the last two axes: rows of a by rows of b. Shapes (..., m, k) and (..., n, k) give (..., m, n)."""
+    _check(a, b, "mat_mul_nt")
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
+        raise at_user_line(
+            ShapeError(f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents")
+        )
+    return matmul(a, _swapped(b))
+
+
+__all__ = ["mat_mul_nt", "matmul", "sum_to"]

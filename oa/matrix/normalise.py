@@ -1,0 +1,38 @@
+"""Normalisations over an axis, written with other operations; lowering fuses each into one kernel."""
+
+from __future__ import annotations
+
+from oa._schema import spec as sp
+from oa._schema.declare import composite
+from oa.matrix.elementwise import exp, log
+from oa.matrix.reduce import max, sum
+from oa.matrix.value import Matrix
+
+
+@composite
+def softmax(x: Matrix, axis: int = -1) -> Matrix:
+    """exp(x - max) / sum(exp(x - max)) along `axis`: positive, summing to 1. A row of -inf alone gives NaN.
+
+    >>> oa.matrix.softmax(oa.matrix.zeros(engine, (1, 4))).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+    at = sp.normalize_axis(axis, x.ndim, "matrix.softmax")
+    grown = exp(x - max(x, at, keepdims=True))
+    return grown / sum(grown, at, keepdims=True)
+
+
+@composite
+def log_softmax(x: Matrix, axis: int = -1) -> Matrix:
+    """x - max - log(sum(exp(x - max))) along `axis`: the logarithm of `softmax` without its underflow."""
+    at = sp.normalize_axis(axis, x.ndim, "matrix.log_softmax")
+    shifted = x - max(x, at, keepdims=True)
+    return shifted - log(sum(exp(shifted), at, keepdims=True))
+
+
+@composite
+def logsumexp(x: Matrix, axis: int = -1, keepdims: bool = False) -> Matrix:
+    """log(sum(exp(x))) along `axis` without overflow."""
+    at = sp.normalize_axis(axis, x.ndim, "matrix.logsumexp")
+    top = max(x, at, keepdims=True)
+    total = log(sum(exp(x - top), at, keepdims=True)) + top
+    return total if keepdims else sum(total, at)

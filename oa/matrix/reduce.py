@@ -1,0 +1,162 @@
+"""Reductions over axes. Float sums carry their rounding error: |error| <= 2 log2(n) 2^-24 sum|x| for n >= 2 values."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+from oa._schema import spec as sp
+from oa._schema.call import at_user_line
+from oa._schema.declare import gradient, primitive
+from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
+from oa._schema.op import Inference, Instance
+from oa._schema.spec import Spec, spec
+from oa.errors import DTypeError, ShapeError
+from oa.matrix.elementwise import astype, divide, equal, sqrt, square, where
+from oa.matrix.shape import broadcast_to, reshape
+from oa.matrix.value import Matrix
+
+Axis = Any
+
+
+@primitive("reduce")
+def _reduce(x: Matrix, name: str, axes: tuple[int, ...]) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    shape = tuple(1 if k in axes else e for k, e in enumerate(found.shape))
+    return Inference((spec(_result(name, found.dtype), shape),), (name, axes))  # type: ignore[return-value]
+
+
+def _result(name: str, dtype: DType) -> DType:
+    return int32 if name in ("argmax", "argmin") else dtype
+
+
+@gradient(_reduce)
+def _reduce_gradient(instance: Instance, ct: Matrix, x: Matrix, result: Matrix) -> tuple[Matrix | None]:
+    """sum repeats the cotangent; max and min share it evenly among the elements that reach the result."""
+    name, axes = instance.attrs["name"], instance.attrs["axes"]
+    if name == "sum":
+        return (broadcast_to(ct, x.shape),)
+    if name in ("max", "min"):
+        hit = astype(equal(x, result), x.dtype)
+        return (hit * divide(ct, _reduce(hit, "sum", axes)),)
+    if name == "prod":
+        return (divide(ct * result, x),)
+    return (None,)
+
+
+def _over(x: Matrix, name: str, axis: Axis, keepdims: bool, *, nonempty: bool = False) -> Matrix:
+    operation = f"matrix.{name}"
+    axes = sp.normalize_axes(axis, x.ndim, operation)
+    if nonempty and math.prod(x.shape[a] for a in axes) == 0:
+        raise at_user_line(ShapeError(f"{operation}: axes {axes} of shape {x.shape} hold no elements, and it has no identity"))
+    found = _reduce(x, name, axes) if axes or name in ("argmax", "argmin") else x
+    if keepdims:
+        return found
+    return reshape(found, tuple(e for k, e in enumerate(x.shape) if k not in axes))
+
+
+def _numeric(x: Matrix, operation: str) -> None:
+    if x.dtype is bool_:
+        raise at_user_line(DTypeError(f"{operation}: bool has no order or arithmetic; cast with .astype(oa.int32)"))
+
+
+def _accumulator(x: Matrix, dtype: Any) -> Matrix:
+    """Small integers and bool are summed in 32 bits, as the array API standard has it."""
+    if dtype is not None:
+        return astype(x, dtype)
+    wider = {bool_: int32, uint8: uint32}.get(x.dtype)
+    return x if wider is None else astype(x, wider)
+
+
+def sum(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Matrix:
+    """The sum over `axis` (None: all axes, an int, or several). An empty sum is 0.
+
+    bool is summed as int32, uint8 as uint32; `dtype` overrides.
+
+    >>> oa.matrix.sum(oa.matrix.ones(engine, (2, 3)), axis=0).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    return _over(_accumulator(x, dtype), "sum", axis, keepdims)
+
+
+def prod(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Matrix:
+    """The product over `axis`. An empty product is 1."""
+    return _over(_accumulator(x, dtype), "prod", axis, keepdims)
+
+
+def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
+    """The arithmetic mean over `axis`, floating-point only; NaN over no elements."""
+    if not x.dtype.is_float:
+        raise at_user_line(DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)"))
+    count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.mean"))
+    return divide(sum(x, axis, keepdims=keepdims), float(count))
+
+
+def var(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Matrix:
+    """The variance over `axis` in two passes: sum((x - mean)^2) / (n - correction)."""
+    count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.var"))
+    centred = x - mean(x, axis, keepdims=True)
+    return divide(sum(square(centred), axis, keepdims=keepdims), float(builtins.max(count - correction, 0.0)))
+
+
+def std(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Matrix:
+    """The square root of `var`."""
+    return sqrt(var(x, axis, correction=correction, keepdims=keepdims))
+
+
+def max(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
+    """The largest element over `axis`; NaN if any is NaN. Ties share the gradient. Raises ShapeError over no elements."""
+    _numeric(x, "matrix.max")
+    return _over(x, "max", axis, keepdims, nonempty=True)
+
+
+def min(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
+    """The smallest element over `axis`; NaN if any is NaN. Ties share the gradient. Raises ShapeError over no elements."""
+    _numeric(x, "matrix.min")
+    return _over(x, "min", axis, keepdims, nonempty=True)
+
+
+def argmax(x: Matrix, axis: int | None = None, *, keepdims: bool = False) -> Matrix:
+    """The int32 index of the first largest element along `axis` (None: of the flattened value); NaN counts as largest."""
+    _numeric(x, "matrix.argmax")
+    return _arg(x, "argmax", axis, keepdims)
+
+
+def argmin(x: Matrix, axis: int | None = None, *, keepdims: bool = False) -> Matrix:
+    """The int32 index of the first smallest element along `axis` (None: of the flattened value); NaN counts as smallest."""
+    _numeric(x, "matrix.argmin")
+    return _arg(x, "argmin", axis, keepdims)
+
+
+def _arg(x: Matrix, name: str, axis: int | None, keepdims: bool) -> Matrix:
+    if axis is not None:
+        axis = sp.normalize_axis(axis, x.ndim, f"matrix.{name}")
+    return _over(x, name, axis, keepdims, nonempty=True)
+
+
+def all(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
+    """Whether every element over `axis` is not 0; true over none."""
+    return equal(sum(astype(equal(astype(x, bool_), False), int32), axis, keepdims=keepdims), 0)
+
+
+def any(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
+    """Whether some element over `axis` is not 0; false over none."""
+    return sum(astype(astype(x, bool_), int32), axis, keepdims=keepdims) > 0
+
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "float32",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "var",
+    "where",
+]

@@ -1,0 +1,283 @@
+"""Views and assembly: reshape, permute, slice, broadcast, concat. Views cost nothing; they become index arithmetic or strides."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from oa._graph.views import Broadcast, Permute, Reshape, Slice
+from oa._schema import spec as sp
+from oa._schema.call import at_user_line
+from oa._schema.declare import gradient, primitive
+from oa._schema.op import Inference, Instance
+from oa._schema.spec import Spec, spec
+from oa.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from oa.matrix.value import Matrix
+
+
+def _view(x: Spec, shape: tuple[int, ...], view: Any) -> Any:
+    return Inference((spec(x.dtype, shape),), (view,))
+
+
+@primitive("view")
+def _reshape(x: Matrix, shape: tuple[int, ...]) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    return _view(found, shape, Reshape(found.shape, shape))
+
+
+@gradient(_reshape)
+def _reshape_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    return (_reshape(ct, instance.ins[0].shape),)
+
+
+def reshape(x: Matrix, shape: Any) -> Matrix:
+    """The elements in row-major order under another shape; one extent may be -1 and is then inferred.
+
+    Raises ShapeError when the sizes differ.
+
+    >>> oa.matrix.reshape(oa.matrix.arange(engine, 6), (2, -1)).shape
+    (2, 3)
+    """
+    items = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    known = math.prod(int(s) for s in items if s != -1)
+    if items.count(-1) > 1:
+        raise at_user_line(ShapeError(f"matrix.reshape: shape {tuple(items)} has more than one -1"))
+    if -1 in items:
+        if known == 0 or x.size % known:
+            raise at_user_line(
+                ShapeError(f"matrix.reshape: {x.size} elements of shape {x.shape} do not fit {tuple(items)}")
+            )
+        items[items.index(-1)] = x.size // known
+    wanted = sp.as_shape(tuple(items), "matrix.reshape")
+    if math.prod(wanted) != x.size:
+        raise at_user_line(
+            ShapeError(
+                f"matrix.reshape: shape {x.shape} has {x.size} elements, shape {wanted} has {math.prod(wanted)}"
+            )
+        )
+    return x if wanted == x.shape else _reshape(x, wanted)
+
+
+@primitive("view")
+def _permute(x: Matrix, axes: tuple[int, ...]) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    return _view(found, tuple(found.shape[a] for a in axes), Permute(axes))
+
+
+@gradient(_permute)
+def _permute_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    axes = instance.attrs["axes"]
+    return (_permute(ct, tuple(axes.index(k) for k in range(len(axes)))),)
+
+
+def permute_dims(x: Matrix, axes: Sequence[int]) -> Matrix:
+    """Axis k of the result is axis `axes[k]` of x. Raises AxisError unless `axes` is a permutation."""
+    found = tuple(sp.normalize_axis(a, x.ndim, "matrix.permute_dims") for a in axes)
+    if sorted(found) != list(range(x.ndim)):
+        raise at_user_line(
+            AxisError(f"matrix.permute_dims: axes {tuple(axes)} are not a permutation of {x.ndim} axes")
+        )
+    return x if found == tuple(range(x.ndim)) else _permute(x, found)
+
+
+def transpose(x: Matrix, *axes: int) -> Matrix:
+    """`transpose(x)` reverses all axes; `transpose(x, i, j)` swaps axes i and j.
+
+    >>> oa.matrix.transpose(oa.matrix.zeros(engine, (2, 3, 4)), 0, 1).shape
+    (3, 2, 4)
+    """
+    order = list(range(x.ndim))
+    if not axes:
+        return permute_dims(x, order[::-1])
+    if len(axes) != 2:
+        raise at_user_line(
+            ArgumentError(f"matrix.transpose: got {len(axes)} axes, wanted none or two; see matrix.permute_dims")
+        )
+    i, j = (sp.normalize_axis(a, x.ndim, "matrix.transpose") for a in axes)
+    order[i], order[j] = order[j], order[i]
+    return permute_dims(x, order)
+
+
+@primitive("view")
+def _broadcast_to(x: Matrix, shape: tuple[int, ...]) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    return _view(found, shape, Broadcast(found.shape, shape))
+
+
+@gradient(_broadcast_to)
+def _broadcast_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    return (sum_to(ct, instance.ins[0].shape),)
+
+
+def broadcast_to(x: Matrix, shape: Any) -> Matrix:
+    """x repeated along new leading axes and axes of extent 1. Raises ShapeError where that does not give `shape`."""
+    wanted = sp.as_shape(shape, "matrix.broadcast_to")
+    if sp.broadcast([x.shape, wanted], "matrix.broadcast_to", ("x", "shape")) != wanted:
+        raise at_user_line(ShapeError(f"matrix.broadcast_to: cannot broadcast x {x.shape} to shape {wanted}"))
+    return x if wanted == x.shape else _broadcast_to(x, wanted)
+
+
+def sum_to(x: Matrix, shape: tuple[int, ...]) -> Matrix:
+    """The adjoint of `broadcast_to`: x summed over what broadcasting from `shape` would repeat."""
+    from oa.matrix.reduce import sum
+
+    if x.shape == shape:
+        return x
+    extra = x.ndim - len(shape)
+    axes = [k for k in range(x.ndim) if k < extra or (shape[k - extra] == 1 and x.shape[k] != 1)]
+    return reshape(sum(x, axis=tuple(axes)) if axes else x, shape)
+
+
+@primitive("view")
+def _slice(x: Matrix, starts: tuple[int, ...], stops: tuple[int, ...], steps: tuple[int, ...]) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    shape = tuple(len(range(a, b, c)) for a, b, c in zip(starts, stops, steps))
+    return _view(found, shape, Slice(starts, steps))
+
+
+@gradient(_slice)
+def _slice_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    """The cotangent put back in its place, zero elsewhere."""
+    starts, steps = instance.attrs["starts"], instance.attrs["steps"]
+    return (_place(ct, shape=instance.ins[0].shape, starts=starts, steps=steps),)
+
+
+def _place(x: Matrix, shape: tuple[int, ...], starts: tuple[int, ...], steps: tuple[int, ...]) -> Matrix:
+    """Zeros of `shape` with x at `starts + steps * index`: flip, spread and pad, axis by axis."""
+    from oa.matrix.create import zeros
+
+    for axis in range(x.ndim):
+        count, step, extent = x.shape[axis], steps[axis], shape[axis]
+        if count == extent and step == 1:
+            continue
+        first = starts[axis]
+        if step < 0:
+            x = flip(x, axis)
+            first, step = first + (count - 1) * step, -step
+        if step > 1 and count > 1:
+            x = _spread(x, axis, step)
+        after = extent - first - x.shape[axis]
+        parts = [x]
+        for size, place in ((first, 0), (after, len(parts))):
+            if size:
+                pad = zeros(x.engine, (*x.shape[:axis], size, *x.shape[axis + 1 :]), dtype=x.dtype)
+                parts.insert(0 if place == 0 else len(parts), pad)
+        x = concat(parts, axis=axis) if len(parts) > 1 else x
+    return x
+
+
+def _spread(x: Matrix, axis: int, step: int) -> Matrix:
+    """x with step - 1 zeros between neighbours along `axis`."""
+    from oa.matrix.create import zeros
+
+    count = x.shape[axis]
+    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
+    gaps = zeros(x.engine, (*lead, count, step - 1, *tail), dtype=x.dtype)
+    joined = concat([reshape(x, (*lead, count, 1, *tail)), gaps], axis=axis + 1)
+    flat = reshape(joined, (*lead, count * step, *tail))
+    return slice(flat, axis, 0, (count - 1) * step + 1)
+
+
+def slice(x: Matrix, axis: int, start: int | None, stop: int | None, step: int | None = 1) -> Matrix:
+    """x[start:stop:step] along one axis, with Python's meaning for negative and missing bounds."""
+    at = sp.normalize_axis(axis, x.ndim, "matrix.slice")
+    bounds = [builtins.slice(None)] * x.ndim
+    bounds[at] = builtins.slice(start, stop, step)
+    return slice_all(x, bounds)
+
+
+def slice_all(x: Matrix, bounds: Sequence[Any]) -> Matrix:
+    """x under one Python slice per axis."""
+    found = []
+    for bound, extent in zip(bounds, x.shape):
+        if bound.step == 0:
+            raise at_user_line(ArgumentError("slice step cannot be 0"))
+        found.append(bound.indices(extent))
+    if all(f == (0, e, 1) for f, e in zip(found, x.shape)):
+        return x
+    starts, stops, steps = (tuple(f[k] for f in found) for k in range(3))
+    return _slice(x, starts, stops, steps)
+
+
+def flip(x: Matrix, axis: int | Sequence[int] | None = None) -> Matrix:
+    """The order of elements reversed along the axes (default all)."""
+    axes = sp.normalize_axes(axis, x.ndim, "matrix.flip")
+    bounds = [builtins.slice(None, None, -1) if k in axes else builtins.slice(None) for k in range(x.ndim)]
+    return slice_all(x, bounds)
+
+
+def expand_dims(x: Matrix, axis: int) -> Matrix:
+    """x with a new axis of extent 1 at `axis` of the result."""
+    at = sp.normalize_axis(axis, x.ndim + 1, "matrix.expand_dims")
+    return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+
+
+def squeeze(x: Matrix, axis: int | Sequence[int] | None = None) -> Matrix:
+    """x without the axes (default all of extent 1). Raises ShapeError when a named axis has another extent."""
+    if axis is None:
+        axes = tuple(k for k, e in enumerate(x.shape) if e == 1)
+    else:
+        axes = sp.normalize_axes(axis, x.ndim, "matrix.squeeze")
+        for a in axes:
+            if x.shape[a] != 1:
+                raise at_user_line(ShapeError(f"matrix.squeeze: axis {a} has extent {x.shape[a]}, wanted 1"))
+    return reshape(x, tuple(e for k, e in enumerate(x.shape) if k not in axes))
+
+
+@primitive("concat")
+def _concat(*parts: Matrix, axis: int) -> Matrix:
+    specs: tuple[Spec, ...] = parts  # type: ignore[assignment]
+    shape = list(specs[0].shape)
+    shape[axis] = sum(s.shape[axis] for s in specs)
+    return Inference((spec(specs[0].dtype, tuple(shape)),), (axis,))  # type: ignore[return-value]
+
+
+@gradient(_concat)
+def _concat_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix, ...]:
+    axis = instance.attrs["axis"]
+    found, start = [], 0
+    for part in instance.ins:
+        stop = start + part.shape[axis]
+        found.append(slice(ct, axis, start, stop))
+        start = stop
+    return tuple(found)
+
+
+def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
+    """The parts one after the other along `axis`; None flattens them first.
+
+    Raises ShapeError when other extents differ, DTypeError when dtypes do.
+
+    >>> a = oa.matrix.ones(engine, (1, 2))
+    >>> oa.matrix.concat([a, a], axis=0).shape
+    (2, 2)
+    """
+    parts = list(parts)
+    if not parts or not all(isinstance(p, Matrix) for p in parts):
+        raise at_user_line(ArgumentError("matrix.concat: wanted a sequence of at least one Matrix"))
+    if axis is None:
+        parts, axis = [reshape(p, (p.size,)) for p in parts], 0
+    at = sp.normalize_axis(axis, parts[0].ndim, "matrix.concat")
+    first = parts[0]
+    for k, p in enumerate(parts[1:], 1):
+        if p.dtype is not first.dtype:
+            raise at_user_line(
+                DTypeError(
+                    f"matrix.concat: part {k} is {p.dtype.name}, part 0 {first.dtype.name}; cast with .astype"
+                )
+            )
+        if p.ndim != first.ndim or any(a != b for i, (a, b) in enumerate(zip(p.shape, first.shape)) if i != at):
+            raise at_user_line(
+                ShapeError(
+                    f"matrix.concat: part {k} has shape {p.shape}, part 0 {first.shape};"
+                    f" all axes but {at} must agree"
+                )
+            )
+    return parts[0] if len(parts) == 1 else _concat(*parts, axis=at)
+
+
+def stack(parts: Sequence[Matrix], axis: int = 0) -> Matrix:
+    """The parts side by side along a new axis."""
+    return concat([expand_dims(p, axis) for p in parts], axis=axis)

@@ -1,0 +1,313 @@
+"""The Matrix: an immutable array of any rank up to 8 on one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from oa._schema.dtype import DType, as_dtype
+from oa._schema.registry import add_value_type
+from oa._schema.value import Typed
+from oa.errors import ArgumentError, OaError, ShapeError
+
+if TYPE_CHECKING:
+    from oa.engine import Engine
+
+#: What an elementwise operation takes: a Matrix, or a Python number (weak: it takes the dtype of the Matrix it meets).
+Operand = Union["Matrix", bool, int, float]
+
+
+@add_value_type
+class Matrix(Typed):
+    """An array on a device. Immutable: operations return new values, `m[k] = v` and `+=` rebind this name's value.
+
+    Make one with `oa.matrix.from_numpy`, `zeros`, `full`, ...; read it with `to_numpy`, `tolist`, `item`.
+    Operations are recorded at once and run when a value is read.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None
+    __array_priority__ = 1000
+
+    # -- description
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, outermost first."""
+        return self._value.spec.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._value.spec.dtype  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._value.spec.size  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self._value.spec.nbytes  # type: ignore[no-any-return]
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that holds the value."""
+        return self._engine  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> Engine:
+        """The engine: the array API's device object."""
+        return self._engine  # type: ignore[no-any-return]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the value has been computed and submitted; never submits anything."""
+        return self._value.storage is not None
+
+    # -- observation
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """A NumPy copy. Runs what is pending and waits."""
+        found: np.ndarray[Any, Any] = self._engine.read(self._value)
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ArgumentError("np.asarray(matrix, copy=False): reading a device value always copies")
+        found = self.to_numpy()
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def tolist(self) -> Any:
+        """Nested Python lists; a number for rank 0."""
+        return self.to_numpy().tolist()
+
+    def to_list(self) -> list[Any]:
+        """All elements in row-major order as one flat list."""
+        return self.to_numpy().reshape(-1).tolist()
+
+    def read_f32(self) -> list[float]:
+        """All elements of a float32 value in row-major order as one flat list of floats."""
+        if self.dtype.name != "float32":
+            raise ArgumentError(f"read_f32: the value is {self.dtype.name}; cast it with .astype(oa.float32) first")
+        return self.to_list()
+
+    def try_read(self) -> np.ndarray[Any, Any] | None:
+        """A NumPy copy when the value has been computed, else None; never runs anything."""
+        return self.to_numpy() if self.is_ready else None
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        if self.size != 1:
+            raise ShapeError(f"item: the value has {self.size} elements, wanted 1; index it first, or use tolist()")
+        return self.to_numpy().reshape(-1)[0].item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError(f"the truth of {self.size} elements is ambiguous; use oa.matrix.any or oa.matrix.all")
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer or self.ndim != 0:
+            raise TypeError(f"only a rank-0 integer value can be an index, not {self._value.spec!r}")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a rank-0 value")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a rank-0 value")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        head = f"shape={self.shape}, dtype={self.dtype.name}"
+        value = self._value
+        if value.error is not None:
+            return f"Matrix(failed, {head})"
+        if value.storage is None and (value.batch is None or self._engine._capture is not None):
+            return f"Matrix(captured, {head})"
+        try:
+            text = np.array2string(self.to_numpy(), threshold=64, edgeitems=3, precision=6, prefix="Matrix(")
+        except OaError as error:
+            return f"Matrix(unreadable: {type(error).__name__}, {head})"
+        return f"Matrix({text}, {head})"
+
+    # -- conversion
+
+    def astype(self, dtype: Any) -> Matrix:
+        """The elements in another dtype; see `oa.matrix.astype`."""
+        return _m().astype(self, as_dtype(dtype))  # type: ignore[no-any-return]
+
+    def copy(self) -> Matrix:
+        """The same elements in storage of their own."""
+        return _m().copy(self)  # type: ignore[no-any-return]
+
+    def reshape(self, *shape: Any) -> Matrix:
+        """The elements under another shape; see `oa.matrix.reshape`."""
+        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return _m().reshape(self, wanted)  # type: ignore[no-any-return]
+
+    def transpose(self, *axes: int) -> Matrix:
+        """All axes reversed, or two swapped; see `oa.matrix.transpose`."""
+        return _m().transpose(self, *axes)  # type: ignore[no-any-return]
+
+    @property
+    def T(self) -> Matrix:
+        """The transpose of a rank-2 value."""
+        if self.ndim != 2:
+            raise ShapeError(f"T: the value has rank {self.ndim}, wanted 2; use oa.matrix.permute_dims")
+        return _m().transpose(self)  # type: ignore[no-any-return]
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Matrix:
+        """See `oa.matrix.sum`."""
+        return _m().sum(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Matrix:
+        """See `oa.matrix.mean`."""
+        return _m().mean(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Matrix:
+        """See `oa.matrix.max`."""
+        return _m().max(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Matrix:
+        """See `oa.matrix.min`."""
+        return _m().min(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    # -- indexing
+
+    def __getitem__(self, key: Any) -> Matrix:
+        from oa.matrix.indexing import get
+
+        return get(self, key)
+
+    # -- operators
+
+    def __add__(self, other: Any) -> Matrix:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Matrix:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Matrix:
+        return _binary("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Matrix:
+        return _binary("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Matrix:
+        return _binary("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Matrix:
+        return _binary("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Matrix:
+        return _binary("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Matrix:
+        return _binary("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Matrix:
+        return _binary("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Matrix:
+        return _binary("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Matrix:
+        return _binary("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Matrix:
+        return _binary("remainder", other, self)
+
+    def __pow__(self, other: Any) -> Matrix:
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Matrix:
+        return _binary("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Matrix:
+        return _binary("matmul", self, other)
+
+    def __and__(self, other: Any) -> Matrix:
+        return _binary("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Matrix:
+        return _binary("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Matrix:
+        return _binary("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Matrix:
+        return _binary("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Matrix:
+        return _binary("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Matrix:
+        return _binary("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Matrix:
+        return _binary("bitwise_left_shift", self, other)
+
+    def __rshift__(self, other: Any) -> Matrix:
+        return _binary("bitwise_right_shift", self, other)
+
+    def __eq__(self, other: Any) -> Matrix:  # type: ignore[override]
+        return _binary("equal", self, other)
+
+    def __ne__(self, other: Any) -> Matrix:  # type: ignore[override]
+        return _binary("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Matrix:
+        return _binary("less", self, other)
+
+    def __le__(self, other: Any) -> Matrix:
+        return _binary("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Matrix:
+        return _binary("greater", self, other)
+
+    def __ge__(self, other: Any) -> Matrix:
+        return _binary("greater_equal", self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __neg__(self) -> Matrix:
+        return _m().negative(self)  # type: ignore[no-any-return]
+
+    def __pos__(self) -> Matrix:
+        return self
+
+    def __abs__(self) -> Matrix:
+        return _m().abs(self)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Matrix:
+        return _m().bitwise_invert(self)  # type: ignore[no-any-return]
+
+
+def _m() -> Any:
+    """The matrix module; a call and not an import at the top because the module imports this one."""
+    import oa.matrix as matrix
+
+    return matrix
+
+
+def _binary(name: str, a: Any, b: Any) -> Matrix:
+    return getattr(_m(), name)(a, b)  # type: ignore[no-any-return]

@@ -1,0 +1,53 @@
+"""The cache of lowered programs: a batch seen before costs a look-up."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from oa._graph.graph import Graph
+from oa._lower.passes import Program, lower
+from oa.config import CONFIG
+
+if TYPE_CHECKING:
+    from oa._device import Profile
+
+#: Programs kept, least recently used dropped first.
+CAPACITY = 256
+
+
+class Programs:
+    """Programs by exact key, least recently used dropped first."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._known: OrderedDict[Any, Program] = OrderedDict()
+        self._hits = 0
+        self._lowerings = 0
+
+    def get(self, key: Any, graph: Callable[[], Graph]) -> Program:
+        """The program under `key`, lowering the graph when it is new."""
+        found = self._known.get(key)
+        if found is not None:
+            self._hits += 1
+            self._known.move_to_end(key)
+            return found
+        made = self.lower(graph())
+        self._known[key] = made
+        if len(self._known) > CAPACITY:
+            self._known.popitem(last=False)
+        return made
+
+    def lower(self, graph: Graph, *, owned: frozenset[int] = frozenset()) -> Program:
+        """Lower without the cache; `owned` as in `oa._lower.passes.lower`."""
+        self._lowerings += 1
+        program = lower(graph, self._profile, owned=owned)
+        if CONFIG.show:
+            print(program.plan.text(), file=sys.stderr)
+        return program
+
+    def counters(self) -> dict[str, int]:
+        """Cache hits, lowerings and programs held."""
+        return {"cache_hits": self._hits, "lowerings": self._lowerings, "programs": len(self._known)}
