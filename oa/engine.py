@@ -19,6 +19,7 @@ from oa._graph.graph import freeze
 from oa._graph.graph import key as batch_key
 from oa._graph.node import Batch, Node, Value, caller, line_of
 from oa._graph.state import State
+from oa._graph.trace import trace
 from oa._graph.views import contiguous
 from oa._lower.passes import Program
 from oa._run.clock import Clock, Event
@@ -26,6 +27,7 @@ from oa._run.executor import Executor
 from oa._run.pool import MemoryStats, Pool, Storage
 from oa._run.profiler import Profiler, Row
 from oa._run.transfer import Transfer
+from oa._schema import call
 from oa._schema import scalar as sc
 from oa._schema.op import Instance
 from oa._schema.spec import Spec
@@ -43,6 +45,8 @@ from oa.errors import (
     WrongThread,
 )
 from oa.programs import Programs
+
+call.trace_composite = trace
 
 #: A batch this long is run without waiting for a reader.
 FULL_BATCH = 4096

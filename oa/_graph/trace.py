@@ -98,5 +98,3 @@ def trace(
     operation.cache[key] = instance
     return instance
 
-
-call.trace_composite = trace

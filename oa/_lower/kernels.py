@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oa._kernel import matmul
+from oa._kernel.matmul import family as matmul
 from oa._kernel.emit.nest import compile_nest
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.fuse import Cluster, Fusion

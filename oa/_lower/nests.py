@@ -129,7 +129,7 @@ class Linear:
 
     def _is_vector(self, ix: Ix) -> bool:
         """Whether four neighbours along the innermost dimension are four neighbours in memory, at a multiple of 4."""
-        if not self.vectors or ix.const % 4:
+        if not self.vectors or ix.const % 4 or not (self.exact or self.inner_dim == 0):
             return False
         inner = False
         for atom, factor in rename(ix, self.mapping, {}).terms:
@@ -137,7 +137,7 @@ class Linear:
                 return False
             if atom.axis == self.inner_dim:
                 inner = factor == 1
-            elif factor % 4 or not self.exact:
+            elif factor % 4:
                 return False
         return inner
 

@@ -114,7 +114,7 @@ def make_instance(
     found = operation.cache.get(key)
     if found is not None:
         return found
-    if operation.kind == "composite":
+    if operation.form == "composite":
         return trace_composite(operation, specs, attrs, key, facade)
     return operation.instance(specs, attrs, key)
 

@@ -39,12 +39,12 @@ def pointwise(*, kinds: str = "biuf", exclude: tuple[str, ...] = ()) -> Callable
 
     `kinds` are the NumPy kind letters accepted; operands in `exclude` keep their own dtype instead of being promoted.
     """
-    return lambda function: _declare(function, "pointwise", kinds=kinds, exclude=exclude)
+    return lambda function: _declare(function, "pointwise", form="expression", kinds=kinds, exclude=exclude)
 
 
 def composite(function: F) -> F:
     """An operation written with other operations."""
-    return _declare(function, "composite")
+    return _declare(function, "composite", form="composite")
 
 
 def primitive(kind: str) -> Callable[[F], F]:

@@ -82,6 +82,7 @@ class Operation:
     function: Callable[..., Any]
     operands: tuple[str, ...]
     attributes: dict[str, Any]
+    form: str = "rule"  #: what the function is: "expression", "composite" or "rule"
     kinds: str = "biuf"
     exclude: tuple[str, ...] = ()
     gradient: Callable[..., Any] | None = None
@@ -102,9 +103,9 @@ class Operation:
 
     def infer(self, ins: tuple[Spec, ...], attrs: dict[str, Any]) -> Inference:
         """Shapes, dtypes and body for operands of these specs."""
-        if self.kind == "pointwise":
+        if self.form == "expression":
             return self._infer_pointwise(ins, attrs)
-        if self.kind == "composite":
+        if self.form == "composite":
             raise ArgumentError(f"{self.name}: a composite is inferred by tracing it")
         found: Inference = self.function(*ins, **attrs)
         return found
