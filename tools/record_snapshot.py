@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Command line."""
     sys.path.insert(0, str(ROOT))
-    from oa._device import choices, select
     from oa._vk import open_instance
 
     parser = argparse.ArgumentParser(
@@ -37,9 +36,14 @@ def main() -> int:
     finally:
         instance.close()
     if options.device is None:
-        print(choices(snapshots))
+        print("\n".join(f"{index}  {snapshot.name}" for index, snapshot in enumerate(snapshots)))
         return 0
-    chosen = dataclasses.replace(snapshots[select(snapshots, options.device)], note=options.note)
+    word = options.device.lower()
+    found = [s for index, s in enumerate(snapshots) if word == str(index) or word in s.name.lower()]
+    if not found:
+        print(f"no device answers to {options.device!r}", file=sys.stderr)
+        return 1
+    chosen = dataclasses.replace(found[0], note=options.note)
     if options.file is None:
         print(chosen.to_json(), end="")
     else:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from oa._device.profile import missing, plan, vendor_name
-from oa._device.select import usable
+from oa._device.profile import plan, vendor_name
+from oa._device.select import lacks, usable
 from oa._device.snapshot import Snapshot
 
 
@@ -57,7 +57,7 @@ def describe(index: int, snapshot: Snapshot) -> DeviceInfo:
         profile=profile.name if profile else "",
         addressing=profile.addressing if profile else "",
         capabilities=tuple(sorted(profile.features if profile else snapshot.features)),
-        lacks=() if fits else tuple(missing(snapshot, "compat")),
+        lacks=tuple(lacks(snapshot)),
     )
 
 

@@ -9,9 +9,17 @@ from oa._device.snapshot import Snapshot
 from oa.errors import DeviceNotFound
 
 
+def lacks(snapshot: Snapshot) -> list[str]:
+    """What keeps a device from being used at all, in words; empty when some profile fits it."""
+    if not snapshot.heaps:
+        return ["memory (it is a driver without hardware)"]
+    least = missing(snapshot, PROFILES[-1])
+    return least if all(missing(snapshot, profile) for profile in PROFILES) else []
+
+
 def usable(snapshot: Snapshot) -> bool:
-    """True when at least one profile fits the device."""
-    return any(not missing(snapshot, profile) for profile in PROFILES)
+    """True when the device has memory and at least one profile fits it."""
+    return not lacks(snapshot)
 
 
 def ranked(snapshots: Sequence[Snapshot]) -> list[int]:
@@ -57,7 +65,7 @@ def select(snapshots: Sequence[Snapshot], request: str | int = "auto") -> int:
     chosen = snapshots[matches[0]]
     if matches[0] not in order:
         raise DeviceNotFound(
-            f"device {chosen.name!r} cannot be used: it lacks {', '.join(missing(chosen, 'compat'))}; "
+            f"device {chosen.name!r} cannot be used: it lacks {', '.join(lacks(chosen))}; "
             f"valid are {choices(snapshots)}"
         )
     return matches[0]
@@ -75,6 +83,6 @@ def choices(snapshots: Sequence[Snapshot]) -> str:
 
 def _no_kind(word: str, snapshots: Sequence[Snapshot]) -> str:
     what = {"auto": "usable Vulkan", "gpu": "hardware", "cpu": "software"}[word]
-    unusable = [f"{s.name} lacks {', '.join(missing(s, 'compat'))}" for s in snapshots if not usable(s)]
+    unusable = [f"{s.name} lacks {', '.join(lacks(s))}" for s in snapshots if not usable(s)]
     reason = f" ({'; '.join(unusable)})" if unusable else ""
     return f"device {word!r}: no {what} device is present{reason}; valid are {choices(snapshots)}; see `oa doctor`"

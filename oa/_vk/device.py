@@ -44,6 +44,7 @@ class VulkanDevice(ProcessBound):
         self.snapshot: Snapshot = adapter.snapshot()
         self.lost = False
         self.closed = False
+        self._busy = False  #: something was submitted; drivers without hardware crash when waited for
         self.validating = adapter.connection.validation
         self._children: dict[int, _Closable] = {}
         self._preferences: dict[str, list[int]] = {}
@@ -205,12 +206,14 @@ class VulkanDevice(ProcessBound):
         if self.validating:
             for recorded in commands:
                 recorded.require_submittable()
+        self._busy = True
         self.queue(queue).submit(commands, wait, signal)
 
     def wait_idle(self) -> None:
         """Wait until the device has done everything submitted."""
         self.require_open()
-        self.check(self.functions.DeviceWaitIdle(self.handle), "waiting for the device")
+        if self._busy:
+            self.check(self.functions.DeviceWaitIdle(self.handle), "waiting for the device")
 
     def memory_budget(self) -> list[tuple[int, int, int]]:
         """(size, budget, usage) of each memory heap, in bytes."""
@@ -222,7 +225,7 @@ class VulkanDevice(ProcessBound):
         if self.closed:
             return
         if not self.foreign:
-            if not self.lost:
+            if self._busy and not self.lost:
                 self.functions.DeviceWaitIdle(self.handle)
             for child in reversed(list(self._children.values())):
                 child.close()

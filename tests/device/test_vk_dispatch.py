@@ -180,18 +180,17 @@ def test_pipeline_cache_round_trip(checked: Rig) -> None:
         thing.close()
 
 
-def test_descriptor_pool_is_bounded_and_reusable(checked: Rig) -> None:
-    if checked.pool is None:
-        pytest.skip("addresses need no descriptors")
-    pool = checked.device.descriptor_pool(2, 2)
-    first = pool.allocate(checked.pipeline)
-    assert first != pool.allocate(checked.pipeline)
-    with pytest.raises(errors.VulkanError, match="taken"):
-        pool.allocate(checked.pipeline)
-    pool.reset()
-    assert pool.allocate(checked.pipeline)
-    with pytest.raises(errors.ArgumentError, match="more buffers"):
-        checked.device.descriptor_pool(1, 1).allocate(checked.pipeline)
+def test_descriptor_pool_is_bounded_and_reusable(device_name: str) -> None:
+    with rig("strict", "descriptor", device=device_name) as made:
+        pool = made.device.descriptor_pool(2, 2)
+        first = pool.allocate(made.pipeline)
+        assert first != pool.allocate(made.pipeline)
+        with pytest.raises(errors.VulkanError, match="taken"):
+            pool.allocate(made.pipeline)
+        pool.reset()
+        assert pool.allocate(made.pipeline)
+        with pytest.raises(errors.ArgumentError, match="more buffers"):
+            made.device.descriptor_pool(1, 1).allocate(made.pipeline)
 
 
 @needs_layer
