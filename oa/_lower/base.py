@@ -7,6 +7,7 @@ reduce      (name, axes)                    over `axes`, which stay with extent 
 partial     (name, axes, chunks, length)    one result per chunk of `length` along the flattened `axes`, as a last axis
 take        (axis,)                         operand 0 at operand 1's indices along `axis`
 along       (axis,)                         operand 0 where operand 1 gives the index along `axis`, element by element
+pad         (starts, steps)                 operand at `starts + steps * index` (steps > 0), 0 elsewhere
 concat      (axis,)                         operands one after the other
 matmul      ()                              matrices in the last two axes, equal batch axes before them
 """

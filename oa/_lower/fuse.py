@@ -23,8 +23,8 @@ MAX_MEMBERS = 64
 MAX_INLINE_DEPTH = 24
 #: Operations up to which a node with one operand is recomputed rather than stored for several consumers.
 CHEAP_OPERATIONS = 3
-_INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "concat"})
-_ELEMENTWISE = frozenset({"pointwise", "take", "along"})
+_INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "pad", "concat"})
+_ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad"})
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def operand_coords(base: BaseGraph, node: BaseNode, coords: Coords) -> list[Coor
         return [None, coords[axis : axis + rank]]
     if node.kind == "along":
         return [None, broadcast_coords(base.spec(node.inputs[1]).shape, coords)]
-    if node.kind in ("concat", "matmul"):
+    if node.kind in ("concat", "matmul", "pad"):
         return [None] * len(node.inputs)
     return [broadcast_coords(base.spec(r).shape, coords) for r in node.inputs]
 
@@ -137,7 +137,7 @@ class Fusion:
             return False
         tensors = sum(1 for r in set(node.inputs) if r >= 0 or not self.base.inputs[-r - 1].is_scalar)
         work = sc.topological([node.body]) if node.body is not None else []
-        cheap = node.kind == "pointwise" and all(n.op in sc.CHEAP for n in work)
+        cheap = node.kind in ("pointwise", "pad") and all(n.op in sc.CHEAP for n in work)
         if cheap and tensors == 0:
             return True
         if not self.enabled:

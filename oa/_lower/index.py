@@ -115,7 +115,26 @@ def _order(item: tuple[Atom, int]) -> tuple[int, int, int]:
 
 def make(const: int, terms: dict[Atom, int]) -> Ix:
     """An `Ix` in its one normal form."""
+    if any(isinstance(a, Quotient) for a in terms):
+        const, terms = _rejoin(const, terms)
     return Ix(const, tuple(sorted(((a, c) for a, c in terms.items() if c), key=_order)))
+
+
+def _rejoin(const: int, terms: dict[Atom, int]) -> tuple[int, dict[Atom, int]]:
+    """`(v // n) * n * c + (v % n) * c` is `v * c`: what a regrouping that is undone leaves behind."""
+    left = dict(terms)
+    for atom, factor in terms.items():
+        if not isinstance(atom, Quotient) or atom not in left or factor % atom.divisor:
+            continue
+        rest = Remainder(atom.value, atom.divisor)
+        if left.get(rest) == factor // atom.divisor:
+            del left[atom], left[rest]
+            scale = factor // atom.divisor
+            const += atom.value.const * scale
+            for inner, times in atom.value.terms:
+                left[inner] = left.get(inner, 0) + times * scale
+            return _rejoin(const, left) if any(isinstance(a, Quotient) for a in left) else (const, left)
+    return const, left
 
 
 ZERO = Ix()

@@ -13,7 +13,7 @@ from oa._lower.index import Coords, Dim, Ix, dims, linear
 from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
 from oa._lower.plan import Access, Kernel
 from oa._lower.pull import Pull
-from oa._lower.route import is_trailing, view_source
+from oa._lower.route import address, is_trailing
 from oa._schema.spec import Shape, contiguous_strides
 from oa.errors import InternalError, Unsupported
 
@@ -65,10 +65,8 @@ def _drafts(fusion: Fusion, cluster: Cluster, profile: Profile, number: int) -> 
 
 
 def _label(base: BaseGraph, members: list[Ref]) -> str:
-    names: dict[str, None] = {}
-    for ref in members:
-        names[base.nodes[ref].name.rpartition(".")[2] if ".vjp" not in base.nodes[ref].name else base.nodes[ref].name] = None
-    return "+".join(names)
+    names = (base.nodes[ref].name.removeprefix("matrix.").lstrip("_") for ref in members)
+    return "+".join(dict.fromkeys(names))
 
 
 def _draft(base: BaseGraph, lowered: Lowered, cluster: Cluster, profile: Profile, part: bool = False) -> Draft:
@@ -142,13 +140,7 @@ def _concat(fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile) 
 
 def _strides(base: BaseGraph, ref: Ref) -> tuple[Ref, tuple[int, ...], int]:
     """The stored value behind an operand, and strides and offset that describe the operand in it."""
-    source, coords = view_source(base, ref)
-    if source < 0:
-        layout = base.inputs[-source - 1].layout
-        assert layout is not None
-        ix = linear(coords, layout.strides, layout.offset)
-    else:
-        ix = linear(coords, contiguous_strides(base.nodes[source].spec.shape))
+    source, ix = address(base, ref)
     by_axis = {a.axis: c for a, c in ix.terms if isinstance(a, Dim)}
     rank = len(base.spec(ref).shape)
     return source, tuple(by_axis.get(k, 0) for k in range(rank)), ix.const

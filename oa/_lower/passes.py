@@ -22,11 +22,11 @@ from oa._lower import check
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.expand import expand
 from oa._lower.fuse import Fusion
-from oa._lower.index import Dim, Ix, linear
+from oa._lower.index import Dim, Ix
 from oa._lower.kernels import Draft, drafts
 from oa._lower.memory import Place, input_slot, operand, padded, place
 from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
-from oa._lower.route import route, view_source
+from oa._lower.route import address, route, view_source
 from oa._lower.schedule import levels, with_barriers
 from oa._schema.spec import contiguous_strides
 
@@ -128,18 +128,14 @@ def _dispatch(draft: Draft, places: dict[Ref, Place], slots: dict[int, int]) -> 
 
 
 def _binding(base: BaseGraph, root: Ref, outputs: list[Ref], stored: tuple[int, ...]) -> Binding:
-    source, coords = view_source(base, root)
+    source, ix = address(base, root)
+    layout = _layout(ix, base.spec(root).shape)
     if source < 0:
-        layout = base.inputs[-source - 1].layout
-        assert layout is not None
-        ix = linear(coords, layout.strides, layout.offset)
-        return Binding(True, stored.index(-source - 1), _layout(ix, len(coords), base, root))
-    ix = linear(coords, contiguous_strides(base.nodes[source].spec.shape))
-    return Binding(False, outputs.index(source), _layout(ix, len(coords), base, root))
+        return Binding(True, stored.index(-source - 1), layout)
+    return Binding(False, outputs.index(source), layout)
 
 
-def _layout(ix: Ix, _: int, base: BaseGraph, root: Ref) -> Layout:
-    shape = base.spec(root).shape
+def _layout(ix: Ix, shape: tuple[int, ...]) -> Layout:
     factors = {a.axis: c for a, c in ix.terms if isinstance(a, Dim)}
     natural = contiguous_strides(shape)
     strides = tuple(natural[k] if e == 1 else factors.get(k, 0) for k, e in enumerate(shape))

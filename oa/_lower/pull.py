@@ -77,6 +77,8 @@ class Pull:
             return self._reduce(ref, node, coords)
         if node.kind in ("take", "along"):
             return self._gather(node, coords)
+        if node.kind == "pad":
+            return self._pad(node, coords)
         if node.kind == "concat":
             return self._concat(node, coords)
         raise InternalError(f"cannot compute {node.name} ({node.kind}) element by element")
@@ -132,6 +134,29 @@ class Pull:
         value = self.value(node.inputs[0], source)
         missing = sc.const(math.nan if node.spec.dtype.is_float else 0, node.spec.dtype)
         return sc.apply("where", inside, value, missing)
+
+    def _pad(self, node: BaseNode, coords: Coords) -> Scalar:
+        starts, steps = node.params
+        shape = self.base.spec(node.inputs[0]).shape
+        zero = sc.const(0, int32)
+        inside: Scalar | None = None
+        source: list[Ix] = []
+        for coord, start, step, extent, whole in zip(coords, starts, steps, shape, node.spec.shape):
+            if extent == whole:
+                source.append(coord)
+                continue
+            relative = sc.apply("sub", index_scalar(coord), size(start))
+            tests = [sc.apply("ge", relative, zero), sc.apply("lt", relative, size(extent * step))]
+            if step > 1:
+                tests.append(sc.apply("eq", sc.apply("mod", relative, size(step)), zero))
+                relative = sc.apply("floordiv", relative, size(step))
+            for test in tests:
+                inside = test if inside is None else sc.apply("band", inside, test)
+            assert inside is not None
+            safe = sc.cast(sc.apply("where", inside, relative, zero), uint32)
+            source.append(Ix(0, ((Data(safe), 1),)))
+        value = self.value(node.inputs[0], tuple(source))
+        return value if inside is None else sc.apply("where", inside, value, sc.const(0, node.spec.dtype))
 
     def _concat(self, node: BaseNode, coords: Coords) -> Scalar:
         """A chain of selections; each operand is read at a place that exists even where another is chosen."""

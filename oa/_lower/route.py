@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from oa._graph.views import Reshape, View
 from oa._lower.base import BaseGraph, BaseNode, Ref
-from oa._lower.index import Coords, dims, through
+from oa._lower.index import Coords, Ix, dims, linear, through
 from oa._schema import scalar as sc
-from oa._schema.spec import spec
+from oa._schema.spec import contiguous_strides, spec
 
 if TYPE_CHECKING:
     from oa._device import Profile
@@ -39,9 +39,19 @@ def view_source(base: BaseGraph, ref: Ref, coords: Coords | None = None) -> tupl
     return ref, at
 
 
+def address(base: BaseGraph, ref: Ref) -> tuple[Ref, Ix]:
+    """The stored value behind a view, and the element of its storage for each element of the view."""
+    source, coords = view_source(base, ref)
+    if source < 0:
+        layout = base.inputs[-source - 1].layout
+        assert layout is not None
+        return source, linear(coords, layout.strides, layout.offset)
+    return source, linear(coords, contiguous_strides(base.nodes[source].spec.shape))
+
+
 def is_strided(base: BaseGraph, ref: Ref) -> bool:
     """Whether strides describe the view."""
-    return all(c.is_affine for c in view_source(base, ref)[1])
+    return address(base, ref)[1].is_affine
 
 
 def route(base: BaseGraph, profile: Profile, owned: frozenset[int] = frozenset()) -> BaseGraph:
@@ -84,7 +94,18 @@ def copy_of(new: BaseGraph, ref: Ref, unique: int | None = None) -> Ref:
 
 
 def _strided(new: BaseGraph, ref: Ref) -> Ref:
-    return ref if is_strided(new, ref) else copy_of(new, ref)
+    """`ref`, or the same view of a copy made at the first view that strides cannot describe: views of one copy share it."""
+    chain = [ref]
+    while chain[-1] >= 0 and new.nodes[chain[-1]].kind == "view":
+        chain.append(new.nodes[chain[-1]].inputs[0])
+    first = next((k for k in reversed(range(len(chain))) if not is_strided(new, chain[k])), None)
+    if first is None:
+        return ref
+    made = copy_of(new, chain[first])
+    for view in reversed(chain[:first]):
+        node = new.nodes[view]
+        made = new.add("view", node.spec, (made,), node.params, None, node.name, node.sources[0])
+    return _strided(new, made)
 
 
 def _wanted(new: BaseGraph, ref: Ref) -> Ref:

@@ -140,44 +140,27 @@ def _slice(x: Matrix, starts: tuple[int, ...], stops: tuple[int, ...], steps: tu
 @gradient(_slice)
 def _slice_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
     """The cotangent put back in its place, zero elsewhere."""
-    starts, steps = instance.attrs["starts"], instance.attrs["steps"]
-    return (_place(ct, shape=instance.ins[0].shape, starts=starts, steps=steps),)
-
-
-def _place(x: Matrix, shape: tuple[int, ...], starts: tuple[int, ...], steps: tuple[int, ...]) -> Matrix:
-    """Zeros of `shape` with x at `starts + steps * index`: flip, spread and pad, axis by axis."""
-    from oa.matrix.create import zeros
-
-    for axis in range(x.ndim):
-        count, step, extent = x.shape[axis], steps[axis], shape[axis]
-        if count == extent and step == 1:
-            continue
-        first = starts[axis]
+    starts, steps = list(instance.attrs["starts"]), list(instance.attrs["steps"])
+    for axis, step in enumerate(steps):
         if step < 0:
-            x = flip(x, axis)
-            first, step = first + (count - 1) * step, -step
-        if step > 1 and count > 1:
-            x = _spread(x, axis, step)
-        after = extent - first - x.shape[axis]
-        parts = [x]
-        for size, place in ((first, 0), (after, len(parts))):
-            if size:
-                pad = zeros(x.engine, (*x.shape[:axis], size, *x.shape[axis + 1 :]), dtype=x.dtype)
-                parts.insert(0 if place == 0 else len(parts), pad)
-        x = concat(parts, axis=axis) if len(parts) > 1 else x
-    return x
+            ct = flip(ct, axis)
+            starts[axis] += (ct.shape[axis] - 1) * step
+            steps[axis] = -step
+    return (_pad(ct, instance.ins[0].shape, tuple(starts), tuple(steps)),)
 
 
-def _spread(x: Matrix, axis: int, step: int) -> Matrix:
-    """x with step - 1 zeros between neighbours along `axis`."""
-    from oa.matrix.create import zeros
+@primitive("pad")
+def _pad(x: Matrix, shape: tuple[int, ...], starts: tuple[int, ...], steps: tuple[int, ...]) -> Matrix:
+    """Zeros of `shape` with x at `starts + steps * index`; steps are positive."""
+    found: Spec = x  # type: ignore[assignment]
+    return Inference((spec(found.dtype, shape),), (starts, steps))  # type: ignore[return-value]
 
-    count = x.shape[axis]
-    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
-    gaps = zeros(x.engine, (*lead, count, step - 1, *tail), dtype=x.dtype)
-    joined = concat([reshape(x, (*lead, count, 1, *tail)), gaps], axis=axis + 1)
-    flat = reshape(joined, (*lead, count * step, *tail))
-    return slice(flat, axis, 0, (count - 1) * step + 1)
+
+@gradient(_pad)
+def _pad_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    starts, steps = instance.attrs["starts"], instance.attrs["steps"]
+    stops = tuple(a + (e - 1) * c + 1 if e else a for a, c, e in zip(starts, steps, instance.ins[0].shape))
+    return (_slice(ct, starts, stops, steps),)
 
 
 def slice(x: Matrix, axis: int, start: int | None, stop: int | None, step: int | None = 1) -> Matrix:
