@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oa._vk import constants as c
-from oa._vk.api import created, destroyed, new
+from oa._vk.api import destroyed, new
 from oa._vk.cdef import ffi
+from oa._vk.handle import Handle
 from oa.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _dependency(source: int, written: int, target: int, used: int) -> tuple[Any,
 _DEPENDENCIES = {name: _dependency(*masks) for name, masks in BARRIERS.items()}
 
 
-class VulkanCommands:
+class VulkanCommands(Handle):
     """One primary command buffer. Reusable: `begin` starts it afresh, and a recording may be submitted again once the device is
     done with its earlier submission.
 
@@ -57,50 +58,27 @@ class VulkanCommands:
     """
 
     __slots__ = (
-        "_barrier2",
-        "_bind",
-        "_bind_sets",
-        "_bound",
-        "_compute",
-        "_copy",
-        "_device",
-        "_dispatch",
-        "_fill",
-        "_index",
-        "_pool",
-        "_push",
-        "_region",
-        "_reset_queries",
-        "_set",
-        "_stamp",
-        "_word",
-        "handle",
+        "_barrier2", "_bind", "_bind_sets", "_bound", "_compute", "_copy", "_dispatch", "_fill", "_index", "_pool", "_push",
+        "_region", "_reset_queries", "_set", "_stamp", "_word",
     )  # fmt: skip
+    kind = "command_buffer"
 
     def __init__(self, device: VulkanDevice, queue: Queue) -> None:
         vk = device.functions
-        self._device, self._pool = device, queue.pool
-        info = new(
-            "VkCommandBufferAllocateInfo",
-            commandPool=queue.pool,
-            level=c.VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-            commandBufferCount=1,
-        )
+        level = c.VK_COMMAND_BUFFER_LEVEL_PRIMARY
+        info = new("VkCommandBufferAllocateInfo", commandPool=queue.pool, level=level, commandBufferCount=1)
         handle = ffi.new("VkCommandBuffer *")
         device.check(vk.AllocateCommandBuffers(device.handle, info, handle), "allocating a command buffer")
-        self.handle: Any = handle[0]
-        created("command_buffer")
+        super().__init__(device, handle[0])
+        self._pool = queue.pool
         self._bind, self._push, self._dispatch = vk.CmdBindPipeline, vk.CmdPushConstants, vk.CmdDispatch
         self._bind_sets, self._barrier2 = vk.CmdBindDescriptorSets, vk.CmdPipelineBarrier2
         self._copy, self._fill = vk.CmdCopyBuffer, vk.CmdFillBuffer
         self._stamp, self._reset_queries = vk.CmdWriteTimestamp2, vk.CmdResetQueryPool
-        self._word = ffi.new("uint64_t *")
-        self._index = ffi.new("uint32_t *")
-        self._set = ffi.new("VkDescriptorSet *")
-        self._region = ffi.new("VkBufferCopy *")
+        self._word, self._index = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+        self._set, self._region = ffi.new("VkDescriptorSet *"), ffi.new("VkBufferCopy *")
         self._compute = _DEPENDENCIES["compute"][0]
         self._bound: Any = None
-        device.adopt(self)
 
     def begin(self, one_time: bool = False) -> None:
         """Start recording, dropping what was recorded before.
@@ -197,14 +175,9 @@ class VulkanCommands:
         """Write a timestamp once everything recorded before is done."""
         self._stamp(self.handle, c.VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, pool.handle, index)
 
-    def close(self) -> None:
-        """Free the command buffer; it must not be pending."""
-        if self.handle is not None:
-            self._device.release(self, self._destroy)
-            self.handle = None
-
-    def _destroy(self) -> None:
+    def destroy(self) -> None:
+        """The Vulkan side of `close`."""
         device = self._device
         pointer = ffi.new("VkCommandBuffer *", self.handle)
         device.functions.FreeCommandBuffers(device.handle, self._pool, 1, pointer)
-        destroyed("command_buffer")
+        destroyed(self.kind)

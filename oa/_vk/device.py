@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from oa import errors
 from oa._device import Profile, Snapshot
@@ -12,6 +12,7 @@ from oa._vk import constants as c
 from oa._vk.api import NULL, Functions, ProcessBound, created, destroyed, failure, new
 from oa._vk.cdef import ffi
 from oa._vk.command import VulkanCommands
+from oa._vk.handle import Handle
 from oa._vk.instance import strings
 from oa._vk.memory import VulkanBuffer, budget, preference
 from oa._vk.pipeline import Layouts, VulkanDescriptorPool, VulkanPipeline, VulkanPipelineCache
@@ -30,10 +31,6 @@ _OPTIONAL = ("vkGetPipelineExecutablePropertiesKHR", "vkGetPipelineExecutableSta
              "vkGetBufferDeviceAddress")  # fmt: skip
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
 class VulkanDevice(ProcessBound):
     """An open device. Not thread-safe except where a method says so; `oa._vk.interface.Device` is its contract."""
 
@@ -46,7 +43,7 @@ class VulkanDevice(ProcessBound):
         self.closed = False
         self._busy = False  #: something was submitted; drivers without hardware crash when waited for
         self.validating = adapter.connection.validation
-        self._children: dict[int, _Closable] = {}
+        self._children: dict[int, Handle] = {}
         self._preferences: dict[str, list[int]] = {}
         if profile.api > adapter.connection.api:
             raise errors.Unsupported(
@@ -107,15 +104,15 @@ class VulkanDevice(ProcessBound):
                 self.lost = True
             raise failure(code, what, requested=requested)
 
-    def adopt(self, child: _Closable) -> None:
+    def adopt(self, child: Handle) -> None:
         """Remember an object so that closing the device closes it too."""
         self._children[id(child)] = child
 
-    def release(self, child: _Closable, destroy: Callable[[], None]) -> None:
+    def release(self, child: Handle) -> None:
         """Forget an object and destroy it, unless this is a forked child, where the parent owns it."""
         self._children.pop(id(child), None)
         if not self.foreign and not self.closed:
-            destroy()
+            child.destroy()
 
     def require_open(self) -> None:
         """Raise unless the device can take work in this process."""

@@ -8,6 +8,7 @@ from oa._device import Snapshot
 from oa._vk import constants as c
 from oa._vk.api import NULL, created, destroyed, failure, new
 from oa._vk.cdef import ffi
+from oa._vk.handle import Handle, create
 from oa.errors import AllocationLimit, ArgumentError, Unsupported
 
 if TYPE_CHECKING:
@@ -49,18 +50,19 @@ def preference(snapshot: Snapshot, kind: str) -> list[int]:
     return [row[-1] for row in sorted(scored)]
 
 
-class VulkanBuffer:
+class VulkanBuffer(Handle):
     """Storage that kernels, copies and, where `map` is not None, the host can reach.
 
-    `size` is in bytes, rounded up to 16; `address` is 0 without buffer device addresses; `map` is a writable memoryview that is
-    released by `close`, so nothing may keep a view of it; `flags` names the memory's properties.
+    `size` is in bytes, rounded up to 16; `address` is 0 without buffer device addresses; `map` is a writable memoryview that
+    dies with the buffer, so nothing may use a view of it after `close`; `flags` names the memory's properties.
     """
 
-    __slots__ = ("_device", "_memory", "address", "flags", "handle", "map", "size")
+    __slots__ = ("_memory", "address", "flags", "map", "size")
+    kind, what = "buffer", "Buffer"
 
-    def __init__(self, device: VulkanDevice, size: int, kind: str) -> None:
-        if kind not in KINDS:
-            raise ArgumentError(f"memory: got {kind!r}, wanted one of {', '.join(KINDS)}")
+    def __init__(self, device: VulkanDevice, size: int, memory: str) -> None:
+        if memory not in KINDS:
+            raise ArgumentError(f"memory: got {memory!r}, wanted one of {', '.join(KINDS)}")
         limit = device.profile.limits.max_allocation
         if size > limit:
             raise AllocationLimit(
@@ -69,23 +71,17 @@ class VulkanBuffer:
                 requested=size,
                 largest=limit,
             )
-        self._device = device
         self.size = max(GRANULE, -(-size // GRANULE) * GRANULE)
         self.map: memoryview | None = None
         self.address = 0
         self._memory = 0
         addressed = "bda" in device.profile.features
         usage = _USAGE | (c.VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT if addressed else 0)
-        vk = device.functions
-        handle = ffi.new("VkBuffer *")
         info = new("VkBufferCreateInfo", size=self.size, usage=usage, sharingMode=c.VK_SHARING_MODE_EXCLUSIVE)
-        device.check(
-            vk.CreateBuffer(device.handle, info, NULL, handle), f"creating a buffer of {self.size} bytes"
-        )
-        self.handle: int = handle[0]
-        created("buffer")
+        super().__init__(device, create(device, self.what, info))
+        vk = device.functions
         try:
-            self.flags = self._allocate(kind, addressed)
+            self.flags = self._allocate(memory, addressed)
             device.check(
                 vk.BindBufferMemory(device.handle, self.handle, self._memory, 0),
                 "binding a buffer to its memory",
@@ -93,13 +89,11 @@ class VulkanBuffer:
             if self.flags >= _COHERENT:
                 self.map = self._mapped()
             if addressed:
-                self.address = vk.GetBufferDeviceAddress(
-                    device.handle, new("VkBufferDeviceAddressInfo", buffer=self.handle)
-                )
+                which = new("VkBufferDeviceAddressInfo", buffer=self.handle)
+                self.address = vk.GetBufferDeviceAddress(device.handle, which)
         except BaseException:
-            self._destroy()
+            self.close()
             raise
-        device.adopt(self)
 
     def _allocate(self, kind: str, addressed: bool) -> frozenset[str]:
         """Take memory from the first preferred type that has room; returns its property names."""
@@ -133,20 +127,17 @@ class VulkanBuffer:
 
     def close(self) -> None:
         """Free the buffer and its memory. The device must be done with it."""
-        if self.handle:
-            self._device.release(self, self._destroy)
+        self.map = None
+        super().close()
+        self.address = 0
 
-    def _destroy(self) -> None:
-        vk, device = self._device.functions, self._device.handle
-        if self.map is not None:
-            self.map = None
-        if self.handle:
-            vk.DestroyBuffer(device, self.handle, NULL)
-            destroyed("buffer")
+    def destroy(self) -> None:
+        """The Vulkan side of `close`."""
+        super().destroy()
         if self._memory:  # freeing mapped memory unmaps it
-            vk.FreeMemory(device, self._memory, NULL)
+            self._device.functions.FreeMemory(self._device.handle, self._memory, NULL)
             destroyed("memory")
-        self.handle = self._memory = self.address = 0
+            self._memory = 0
 
     def __repr__(self) -> str:
         return f"<buffer {self.size} bytes {'+'.join(sorted(self.flags))}>"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oa._vk import constants as c
 from oa._vk.api import NULL, created, destroyed, enumerate_all, new, text
 from oa._vk.cdef import ffi
+from oa._vk.handle import Handle, create
 from oa.errors import ArgumentError, Unsupported, VulkanError
 
 if TYPE_CHECKING:
@@ -47,12 +48,10 @@ class Layouts:
             binding.descriptorCount = 1
             binding.stageFlags = c.VK_SHADER_STAGE_COMPUTE_BIT
         info = new("VkDescriptorSetLayoutCreateInfo", bindingCount=count, pBindings=bindings)
-        handle = ffi.new("VkDescriptorSetLayout *")
-        code = device.functions.CreateDescriptorSetLayout(device.handle, info, NULL, handle)
-        device.check(code, "creating a descriptor set layout")
+        made = create(device, "DescriptorSetLayout", info)
         created("set_layout")
-        self._set[buffers] = handle[0]
-        return int(handle[0])
+        self._set[buffers] = made
+        return made
 
     def pipeline_layout(self, addressing: str, buffers: int) -> int:
         """Layout of a pipeline of an addressing with `buffers` bound buffers."""
@@ -69,12 +68,10 @@ class Layouts:
         if addressing == "descriptor":
             sets = ffi.new("VkDescriptorSetLayout *", self.set_layout(buffers))
             info.setLayoutCount, info.pSetLayouts = 1, sets
-        handle = ffi.new("VkPipelineLayout *")
-        code = device.functions.CreatePipelineLayout(device.handle, info, NULL, handle)
-        device.check(code, "creating a pipeline layout")
+        made = create(device, "PipelineLayout", info)
         created("pipeline_layout")
-        self._pipeline[key] = handle[0]
-        return int(handle[0])
+        self._pipeline[key] = made
+        return made
 
     def close(self) -> None:
         """Destroy every layout; the pipelines are gone already."""
@@ -89,24 +86,23 @@ class Layouts:
         self._set.clear()
 
 
-class VulkanPipelineCache:
+class VulkanPipelineCache(Handle):
     """A pipeline cache; `data` gives the bytes to keep on disk."""
 
-    __slots__ = ("_device", "handle")
+    __slots__ = ()
+    kind, what = "pipeline_cache", "PipelineCache"
 
     def __init__(self, device: VulkanDevice, data: bytes) -> None:
-        self._device = device
         initial = ffi.from_buffer(data) if data else NULL
-        handle = ffi.new("VkPipelineCache *")
-        create = device.functions.CreatePipelineCache
         info = new("VkPipelineCacheCreateInfo", initialDataSize=len(data), pInitialData=initial)
-        code = create(device.handle, info, NULL, handle)
-        if code < 0 and data:  # a driver may refuse data that it cannot read: start empty
-            code = create(device.handle, new("VkPipelineCacheCreateInfo"), NULL, handle)
-        device.check(code, "creating a pipeline cache")
-        self.handle: int = handle[0]
-        created("pipeline_cache")
-        device.adopt(self)
+        try:
+            handle = create(device, self.what, info)
+        except VulkanError:
+            if not data:
+                raise
+            # A driver may refuse data that it cannot read: start empty.
+            handle = create(device, self.what, new("VkPipelineCacheCreateInfo"))
+        super().__init__(device, handle)
 
     def data(self) -> bytes:
         """The cache's content."""
@@ -118,21 +114,12 @@ class VulkanPipelineCache:
         device.check(get(device.handle, self.handle, size, content), "reading the pipeline cache")
         return bytes(ffi.buffer(content, size[0]))
 
-    def close(self) -> None:
-        """Destroy the cache."""
-        if self.handle:
-            self._device.release(self, self._destroy)
-            self.handle = 0
 
-    def _destroy(self) -> None:
-        self._device.functions.DestroyPipelineCache(self._device.handle, self.handle, NULL)
-        destroyed("pipeline_cache")
-
-
-class VulkanPipeline:
+class VulkanPipeline(Handle):
     """A compute pipeline. `layout` is shared by all pipelines of the same addressing and buffer count."""
 
-    __slots__ = ("_device", "addressing", "buffers", "handle", "layout", "name")
+    __slots__ = ("addressing", "buffers", "layout", "name")
+    kind, what = "pipeline", "Pipeline"
 
     def __init__(
         self,
@@ -153,41 +140,32 @@ class VulkanPipeline:
         self._device = device
         self.name, self.buffers, self.addressing = name, buffers, addressing
         self.layout = device.layouts.pipeline_layout(addressing, buffers)
-        self.handle = self._create(words, cache.handle if cache else 0, subgroup_size)
-        created("pipeline")
-        device.adopt(self)
+        super().__init__(device, self._create(words, cache.handle if cache else 0, subgroup_size))
         if device.validating:
             self._set_name()
 
     def _create(self, words: bytes, cache: int, subgroup_size: int | None) -> int:
         device, vk = self._device, self._device.functions
+        required = NULL if subgroup_size is None else self._required_subgroup(subgroup_size)
         code_words = ffi.new("uint32_t[]", len(words) // 4)
         ffi.memmove(code_words, words, len(words))
-        module = ffi.new("VkShaderModule *")
-        info = new("VkShaderModuleCreateInfo", codeSize=len(words), pCode=code_words)
-        device.check(
-            vk.CreateShaderModule(device.handle, info, NULL, module), f"reading kernel {self.name!r}"
+        module = create(
+            device, "ShaderModule", new("VkShaderModuleCreateInfo", codeSize=len(words), pCode=code_words)
         )
         created("shader_module")
         entry = ffi.new("char[]", b"main")
         stage = new(
-            "VkPipelineShaderStageCreateInfo",
-            stage=c.VK_SHADER_STAGE_COMPUTE_BIT,
-            module=module[0],
-            pName=entry,
+            "VkPipelineShaderStageCreateInfo", stage=c.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=entry
         )
-        required = NULL
-        if subgroup_size is not None:
-            required = self._required_subgroup(subgroup_size)
-            stage.pNext = required
-        create = new("VkComputePipelineCreateInfo", layout=self.layout, stage=stage[0])
+        stage.pNext = required
+        info = new("VkComputePipelineCreateInfo", layout=self.layout, stage=stage[0])
         if "pipeline_statistics" in device.profile.features:
-            create.flags = c.VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR
+            info.flags = c.VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR
         pipeline = ffi.new("VkPipeline *")
         try:
-            code = vk.CreateComputePipelines(device.handle, cache, 1, create, NULL, pipeline)
+            code = vk.CreateComputePipelines(device.handle, cache, 1, info, NULL, pipeline)
         finally:
-            vk.DestroyShaderModule(device.handle, module[0], NULL)
+            vk.DestroyShaderModule(device.handle, module, NULL)
             destroyed("shader_module")
         device.check(code, f"compiling kernel {self.name!r}")
         return int(pipeline[0])
@@ -238,16 +216,6 @@ class VulkanPipeline:
                 found[text(row.name)] = _statistic(row)
         return found
 
-    def close(self) -> None:
-        """Destroy the pipeline; no pending submission may use it."""
-        if self.handle:
-            self._device.release(self, self._destroy)
-            self.handle = 0
-
-    def _destroy(self) -> None:
-        self._device.functions.DestroyPipeline(self._device.handle, self.handle, NULL)
-        destroyed("pipeline")
-
     def __repr__(self) -> str:
         return f"<pipeline {self.name} {self.addressing} {self.buffers} buffers>"
 
@@ -261,35 +229,22 @@ def _statistic(row: Any) -> int | float | bool:
     return int(row.value.i64 if signed else row.value.u64)
 
 
-class VulkanDescriptorPool:
+class VulkanDescriptorPool(Handle):
     """Descriptor sets: `allocate` gives one for a pipeline, `write` points it at buffers, `reset` frees all at once."""
 
-    __slots__ = ("_buffers", "_device", "_free", "_infos", "_sets", "_update", "_write", "handle")
+    __slots__ = ("_buffers", "_free", "_infos", "_sets", "_update", "_write")
+    kind, what = "descriptor_pool", "DescriptorPool"
 
     def __init__(self, device: VulkanDevice, sets: int, buffers: int) -> None:
-        self._device = device
         self._sets = self._free = sets
         self._buffers = buffers
-        count = sets * (buffers + 1)
-        sizes = ffi.new(
-            "VkDescriptorPoolSize *", {"type": c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, "descriptorCount": count}
-        )
+        storage = c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+        sizes = ffi.new("VkDescriptorPoolSize *", {"type": storage, "descriptorCount": sets * (buffers + 1)})
         info = new("VkDescriptorPoolCreateInfo", maxSets=sets, poolSizeCount=1, pPoolSizes=sizes)
-        handle = ffi.new("VkDescriptorPool *")
-        device.check(
-            device.functions.CreateDescriptorPool(device.handle, info, NULL, handle),
-            "creating a descriptor pool",
-        )
-        self.handle: int = handle[0]
-        created("descriptor_pool")
+        super().__init__(device, create(device, self.what, info))
         self._update = device.functions.UpdateDescriptorSets
         self._infos = ffi.new("VkDescriptorBufferInfo[]", buffers + 1)
-        self._write = new(
-            "VkWriteDescriptorSet",
-            descriptorType=c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-            pBufferInfo=self._infos,
-        )
-        device.adopt(self)
+        self._write = new("VkWriteDescriptorSet", descriptorType=storage, pBufferInfo=self._infos)
 
     def allocate(self, pipeline: Any) -> int:
         """A descriptor set for a pipeline. Raises VulkanError (VK_ERROR_OUT_OF_POOL_MEMORY) when the pool is used up."""
@@ -336,13 +291,3 @@ class VulkanDescriptorPool:
             device.functions.ResetDescriptorPool(device.handle, self.handle, 0), "resetting a descriptor pool"
         )
         self._free = self._sets
-
-    def close(self) -> None:
-        """Destroy the pool and its sets."""
-        if self.handle:
-            self._device.release(self, self._destroy)
-            self.handle = 0
-
-    def _destroy(self) -> None:
-        self._device.functions.DestroyDescriptorPool(self._device.handle, self.handle, NULL)
-        destroyed("descriptor_pool")

@@ -5,34 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oa._vk import constants as c
-from oa._vk.api import NULL, created, destroyed, new, result_name
+from oa._vk.api import new, result_name
 from oa._vk.cdef import ffi
+from oa._vk.handle import Handle, create
 from oa.errors import Unsupported, VulkanError
 
 if TYPE_CHECKING:
     from oa._vk.device import VulkanDevice
 
 
-class VulkanQueryPool:
+class VulkanQueryPool(Handle):
     """Room for `count` timestamps, in ticks of `Device.timestamp_period` nanoseconds."""
 
-    __slots__ = ("_device", "_mask", "count", "handle")
+    __slots__ = ("_mask", "count")
+    kind, what = "query_pool", "QueryPool"
 
     def __init__(self, device: VulkanDevice, count: int) -> None:
         bits = device.snapshot.queue_families[device.queue("compute").family].timestamp_bits
         if not bits:
             raise Unsupported(f"{device.snapshot.name} has no timestamps on its compute queue")
-        self._device = device
         self._mask = (1 << bits) - 1
         self.count = count
-        handle = ffi.new("VkQueryPool *")
         info = new("VkQueryPoolCreateInfo", queryType=c.VK_QUERY_TYPE_TIMESTAMP, queryCount=count)
-        device.check(
-            device.functions.CreateQueryPool(device.handle, info, NULL, handle), "creating a query pool"
-        )
-        self.handle: int = handle[0]
-        created("query_pool")
-        device.adopt(self)
+        super().__init__(device, create(device, self.what, info))
 
     def read(self, first: int, count: int) -> list[int]:
         """Ticks of `count` timestamps from `first`. Raises VulkanError when one was not yet written."""
@@ -52,13 +47,3 @@ class VulkanQueryPool:
                 name=name,
             )
         return [tick & self._mask for tick in ffi.unpack(ticks, count)]
-
-    def close(self) -> None:
-        """Destroy the pool."""
-        if self.handle:
-            self._device.release(self, self._destroy)
-            self.handle = 0
-
-    def _destroy(self) -> None:
-        self._device.functions.DestroyQueryPool(self._device.handle, self.handle, NULL)
-        destroyed("query_pool")

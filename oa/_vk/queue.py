@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oa._vk import constants as c
 from oa._vk.api import NULL, created, destroyed, new
 from oa._vk.cdef import ffi
+from oa._vk.handle import Handle, create
 
 if TYPE_CHECKING:
     from oa._vk.device import VulkanDevice
@@ -26,16 +27,12 @@ class Queue:
         handle = ffi.new("VkQueue *")
         device.functions.GetDeviceQueue(device.handle, family, 0, handle)
         self.handle = handle[0]
-        pool = ffi.new("VkCommandPool *")
         info = new(
             "VkCommandPoolCreateInfo",
             flags=c.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
             queueFamilyIndex=family,
         )
-        device.check(
-            device.functions.CreateCommandPool(device.handle, info, NULL, pool), "creating a command pool"
-        )
-        self.pool: int = pool[0]
+        self.pool = create(device, "CommandPool", info)
         created("command_pool")
         self._submit = device.functions.QueueSubmit2
         self._info = new("VkSubmitInfo2")
@@ -89,24 +86,17 @@ class Queue:
         destroyed("command_pool")
 
 
-class VulkanTimeline:
+class VulkanTimeline(Handle):
     """A timeline semaphore: a number that submissions raise. `value` and `wait` may be called from any thread."""
 
-    __slots__ = ("_device", "_read", "_wait", "handle")
+    __slots__ = ("_read", "_wait")
+    kind, what = "semaphore", "Semaphore"
 
     def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
         self._read = device.functions.GetSemaphoreCounterValue
         self._wait = device.functions.WaitSemaphores
-        kind = new("VkSemaphoreTypeCreateInfo", semaphoreType=c.VK_SEMAPHORE_TYPE_TIMELINE)
-        handle = ffi.new("VkSemaphore *")
-        info = new("VkSemaphoreCreateInfo", pNext=kind)
-        device.check(
-            device.functions.CreateSemaphore(device.handle, info, NULL, handle), "creating a timeline"
-        )
-        self.handle: int = handle[0]
-        created("semaphore")
-        device.adopt(self)
+        timeline = new("VkSemaphoreTypeCreateInfo", semaphoreType=c.VK_SEMAPHORE_TYPE_TIMELINE)
+        super().__init__(device, create(device, self.what, new("VkSemaphoreCreateInfo", pNext=timeline)))
 
     def value(self) -> int:
         """The value reached so far."""
@@ -134,13 +124,3 @@ class VulkanTimeline:
                 return True
             if deadline is not None and monotonic_ns() >= deadline:
                 return False
-
-    def close(self) -> None:
-        """Destroy the semaphore; no pending submission may use it."""
-        if self.handle:
-            self._device.release(self, self._destroy)
-            self.handle = 0
-
-    def _destroy(self) -> None:
-        self._device.functions.DestroySemaphore(self._device.handle, self.handle, NULL)
-        destroyed("semaphore")

@@ -129,6 +129,7 @@ def test_buffers_of_each_kind(opened: Rig) -> None:
 
 def test_wrong_pipelines(opened: Rig) -> None:
     device = opened.device
+    before = counts()
     with pytest.raises(errors.ArgumentError, match="SPIR-V"):
         device.pipeline(b"123", buffers=1, addressing="descriptor")
     with pytest.raises(errors.ArgumentError, match="addressing"):
@@ -143,6 +144,12 @@ def test_wrong_pipelines(opened: Rig) -> None:
         device.commands().barrier("some")
     with pytest.raises(errors.Unsupported, match="pipeline_statistics"):
         opened.pipeline.statistics()
+    left = {
+        kind: number - before.get(kind, 0)
+        for kind, number in counts().items()
+        if number != before.get(kind, 0)
+    }
+    assert left == {"command_buffer": 1}, "refused pipelines leave nothing behind"
 
 
 def test_memory_budget(opened: Rig) -> None:
