@@ -1,4 +1,4 @@
-"""The Engine: the one owner of a device, its memory, queues, kernels and pending work, and the one place that wires the layers."""
+"""The Engine: the one owner of a device, its memory, queues, kernels and pending work; here the layers are wired."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ class Engine:
         name = self.device.snapshot.name
         if self.device.profile.software and not CONFIG.quiet and request != "cpu" and name not in _NOTICED:
             _NOTICED.add(name)
-            print(f"oa: no hardware device found; running on {name} (a CPU). See `oa doctor`.", file=sys.stderr)
+            print(
+                f"oa: no hardware device found; running on {name} (a CPU). See `oa doctor`.", file=sys.stderr
+            )
 
     # -- who may use it, and when
 
@@ -159,7 +161,11 @@ class Engine:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._refusal is not None else f"{self.device.profile.name}, {self.device.profile.addressing}"
+        state = (
+            "closed"
+            if self._refusal is not None
+            else f"{self.device.profile.name}, {self.device.profile.addressing}"
+        )
         kind = ", software" if self.device.profile.software else ""
         return f"<oa.Engine {self.device.snapshot.name!r} ({state}{kind})>"
 
@@ -263,7 +269,11 @@ class Engine:
                 self._run_halves(batch, roots, error)
                 return
             self._poison(roots, error)
-            if not isinstance(error, OaError) or self._clock.refusal is not None or isinstance(error, OutOfMemory):
+            if (
+                not isinstance(error, OaError)
+                or self._clock.refusal is not None
+                or isinstance(error, OutOfMemory)
+            ):
                 raise
 
     def _run_halves(self, batch: Batch, roots: list[Value], error: OaError) -> None:
@@ -293,7 +303,7 @@ class Engine:
     def _submit(self, program: Program, batch: Batch, roots: list[Value]) -> None:
         externals = batch.externals
         inputs = [externals[k].storage for k in program.stored_inputs]
-        scalars = [sc.bit_pattern(externals[k].number, externals[k].spec.dtype) for k in program.scalar_inputs]  # type: ignore[arg-type]
+        scalars = [_pattern(externals[k]) for k in program.scalar_inputs]
         outputs = [self._pool.allocate(slot.size) for slot in program.plan.outputs]
         if program.plan.steps:
             self._executor.run(program.plan, inputs, outputs, scalars, timing=self._profiler)
@@ -447,6 +457,11 @@ class Engine:
     def diagnostics(self) -> dict[str, int]:
         """Counters since the engine was made: submissions, dispatches, recordings, plan cache hits and more."""
         return {**self._executor.counters.as_dict(), **self._programs.counters()}
+
+
+def _pattern(value: Value) -> int:
+    assert value.number is not None
+    return sc.bit_pattern(value.number, value.spec.dtype)
 
 
 def _closed() -> OaError:

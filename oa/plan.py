@@ -10,7 +10,6 @@ from oa._graph.batching import wanted
 from oa._graph.graph import freeze
 from oa._graph.node import Batch, Value
 from oa._graph.state import State
-from oa._graph.views import contiguous
 from oa._run.pool import Storage
 from oa._schema import scalar as sc
 from oa._schema.call import at_user_line
@@ -62,10 +61,11 @@ def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) ->
     """Record `function(*args)`; see `Engine.capture`."""
     engine._check()
     if engine._capture is not None:
-        raise at_user_line(CaptureError("engine.capture inside a capture: captures do not nest; call the function instead"))
+        raise at_user_line(
+            CaptureError("engine.capture inside a capture: captures do not nest; call the function instead")
+        )
     engine.flush()
     found = Capture(engine)
-    _settle_cells(engine)
     outer, engine._batch, engine._capture = engine._batch, found.batch, found
     try:
         result = function(*args)
@@ -77,10 +77,6 @@ def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) ->
         engine._capture, engine._batch = None, outer
         error = CaptureError("the value was recorded inside a capture and is not one of its outputs")
         engine._poison([v for v in wanted(found.batch) if v.plan is None], error)
-
-
-def _settle_cells(engine: Any) -> None:
-    engine.flush()
 
 
 def _matrices(result: Any) -> list[Typed]:
@@ -124,12 +120,18 @@ class CapturedPlan:
             owned.add(len(self._roots))
             self._roots.append(handle._value)
         if not self._roots:
-            raise at_user_line(CaptureError("engine.capture: the function computes nothing: it returned no value and assigned no cell"))
+            raise at_user_line(
+                CaptureError(
+                    "engine.capture: the function computes nothing: no value returned, no cell assigned"
+                )
+            )
         self._keep = (outputs, finals)
         self._program = engine._programs.lower(freeze(found.batch, self._roots), owned=frozenset(owned))
         self._first_cell = len(self._roots) - len(self._cells)
         self._bind_inputs(found)
-        self._owned_slots = {self._program.results[self._first_cell + k].index for k in range(len(self._cells))}
+        self._owned_slots = {
+            self._program.results[self._first_cell + k].index for k in range(len(self._cells))
+        }
         self._fixed: dict[int, Storage] = {}
         for value in self._roots[: self._first_cell]:
             value.plan, value.batch, value.node = self, None, None
@@ -168,9 +170,7 @@ class CapturedPlan:
     @property
     def inputs(self) -> list[Any]:
         """What each input is now: a State cell, or the value bound there."""
-        return [
-            s if isinstance(s, State) else b.handle() for s, b in zip(self._sources, self._bound)
-        ]
+        return [s if isinstance(s, State) else b.handle() for s, b in zip(self._sources, self._bound)]
 
     def bind(self, slot: Any, value: Typed) -> None:
         """Use `value` where `slot` was captured, from the next submission on.
@@ -202,16 +202,26 @@ class CapturedPlan:
             raise EngineMismatch("plan.bind: the value belongs to another engine than the plan")
         want, have = self._captured[position], value._value
         if have.spec.shape != want.spec.shape:
-            raise ShapeError(f"plan.bind: the value has shape {have.spec.shape}; the input has {want.spec.shape}")
+            raise ShapeError(
+                f"plan.bind: the value has shape {have.spec.shape}; the input has {want.spec.shape}"
+            )
         if have.spec.dtype is not want.spec.dtype:
-            raise DTypeError(f"plan.bind: the value is {have.spec.dtype.name}; the input is {want.spec.dtype.name}")
+            raise DTypeError(
+                f"plan.bind: the value is {have.spec.dtype.name}; the input is {want.spec.dtype.name}"
+            )
         self.engine.materialize(have)
         if have.layout != want.layout:
-            raise ArgumentError("plan.bind: the value is a view with another memory layout; bind value.copy()")
+            raise ArgumentError(
+                "plan.bind: the value is a view with another memory layout; bind value.copy()"
+            )
         if any(have.storage is s for s in self._fixed.values()) or have.plan is self:
-            raise ArgumentError("plan.bind: the value shares storage with an output of the plan; bind value.copy()")
+            raise ArgumentError(
+                "plan.bind: the value shares storage with an output of the plan; bind value.copy()"
+            )
         self._bound[position] = have
-        self._keep = (*self._keep, value) if len(self._keep) < 64 else (*self._keep[:2], *self._bound_handles(), value)
+        self._keep = (
+            (*self._keep, value) if len(self._keep) < 64 else (*self._keep[:2], *self._bound_handles(), value)
+        )
 
     def _bound_handles(self) -> tuple[Any, ...]:
         return tuple(b.handle() for b in self._bound if b is not None)
@@ -224,13 +234,17 @@ class CapturedPlan:
             found = [k for k, v in enumerate(self._captured) if value is not None and v is value]
             if not found:
                 if isinstance(slot, State):
-                    raise ArgumentError("plan.bind: the input is a State cell, which the plan follows; assign the cell")
+                    raise ArgumentError(
+                        "plan.bind: the input is a State cell, which the plan follows; assign the cell"
+                    )
                 raise ArgumentError(
                     f"plan.bind: no input was captured from this value; the plan has {len(self._sources)} inputs, see plan.inputs"
                 )
             position = found[0]
         if position in self._cell_inputs:
-            raise ArgumentError("plan.bind: the input is a State cell, which the plan follows; assign the cell instead")
+            raise ArgumentError(
+                "plan.bind: the input is a State cell, which the plan follows; assign the cell instead"
+            )
         return position
 
     # -- running
@@ -272,7 +286,9 @@ class CapturedPlan:
         if value.storage is None:
             self.engine.materialize(value)
         if value.layout != want.layout:
-            raise CaptureError("engine.submit: a State cell holds a view with another memory layout; assign value.copy()")
+            raise CaptureError(
+                "engine.submit: a State cell holds a view with another memory layout; assign value.copy()"
+            )
         storage: Storage = value.storage
         return storage
 
@@ -307,7 +323,8 @@ class CapturedPlan:
 
     def show(self) -> str:
         """The plan as text: slots, dispatches with their kernels and operands, barriers."""
-        return self._program.plan.text()
+        text: str = self._program.plan.text()
+        return text
 
     def __repr__(self) -> str:
         d = self.diagnostics
@@ -330,4 +347,4 @@ def _copied(engine: Any, found: Capture, handle: Typed) -> Typed:
         engine._batch, engine._capture = outer_batch, outer_capture
 
 
-__all__ = ["CapturedPlan", "capture", "contiguous"]
+__all__ = ["CapturedPlan", "capture"]

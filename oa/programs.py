@@ -45,7 +45,7 @@ class Programs:
         self._lowerings += 1
         program = lower(graph, self._profile, owned=owned)
         if CONFIG.show:
-            print(program.plan.text(), file=sys.stderr)
+            sys.stderr.write(program.plan.text())
         return program
 
     def counters(self) -> dict[str, int]:

@@ -42,7 +42,9 @@ class Graph:
 
     def text(self) -> str:
         """One line a node, deterministic."""
-        lines = [f"in{k}: {i.spec!r} {'scalar' if i.is_scalar else i.layout}" for k, i in enumerate(self.inputs)]
+        lines = [
+            f"in{k}: {i.spec!r} {'scalar' if i.is_scalar else i.layout}" for k, i in enumerate(self.inputs)
+        ]
         ordinal = 0
         for node in self.nodes:
             names = ", ".join(f"v{o}" if o >= 0 else f"in{-o - 1}" for o in node.inputs)

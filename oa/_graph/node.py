@@ -23,7 +23,19 @@ class Value:
     `handle` is a weak reference to the user's object: a value whose handle is dead is wanted by nobody outside its batch.
     """
 
-    __slots__ = ("batch", "error", "handle", "layout", "node", "number", "ordinal", "plan", "serial", "spec", "storage")
+    __slots__ = (
+        "batch",
+        "error",
+        "handle",
+        "layout",
+        "node",
+        "number",
+        "ordinal",
+        "plan",
+        "serial",
+        "spec",
+        "storage",
+    )
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -53,7 +65,9 @@ class Node:
 
     __slots__ = ("inputs", "instance", "outputs", "where")
 
-    def __init__(self, instance: Instance, inputs: tuple[Value, ...], outputs: tuple[Value, ...], where: Where) -> None:
+    def __init__(
+        self, instance: Instance, inputs: tuple[Value, ...], outputs: tuple[Value, ...], where: Where
+    ) -> None:
         self.instance = instance
         self.inputs = inputs
         self.outputs = outputs

@@ -46,12 +46,18 @@ class Tracer:
         pattern = sc.bit_pattern(number, spec.dtype)
         found = self._constants.get((spec.id, pattern))
         if found is None:
-            record = Operation(f"constant<{sc.text(sc.const(number, spec.dtype))}>", "pointwise", _constant, (), {})
+            record = Operation(
+                f"constant<{sc.text(sc.const(number, spec.dtype))}>", "pointwise", _constant, (), {}
+            )
             body = sc.const(number, spec.dtype)
             instance = _CONSTANTS.get((spec.id, pattern))
             if instance is None:
-                instance = _CONSTANTS[spec.id, pattern] = Instance(record, (), {}, Inference((spec,), (), body))
-            found = self._constants[spec.id, pattern] = self.batch.append(instance, (), (_constant.__code__, 0))[0]
+                instance = _CONSTANTS[spec.id, pattern] = Instance(
+                    record, (), {}, Inference((spec,), (), body)
+                )
+            found = self._constants[spec.id, pattern] = self.batch.append(
+                instance, (), (_constant.__code__, 0)
+            )[0]
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -90,11 +96,12 @@ def trace(
     batch = tracer.batch
     inputs = tuple(Input(v.spec, v.layout) for v in batch.externals)
     nodes = tuple(
-        GraphNode(n.instance, tuple(v.ordinal if v.batch is batch else batch.external(v) for v in n.inputs), k)
+        GraphNode(
+            n.instance, tuple(v.ordinal if v.batch is batch else batch.external(v) for v in n.inputs), k
+        )
         for k, n in enumerate(batch.nodes)
     )
     instance = Instance(operation, specs, attrs, Inference(tuple(v.spec for v in roots)))
     instance.template = Template(Graph(inputs, nodes, tuple(v.ordinal for v in roots)))
     operation.cache[key] = instance
     return instance
-

@@ -72,7 +72,13 @@ class BaseGraph:
     def add_instance(self, instance: Instance, inputs: tuple[Ref, ...], source: int) -> Ref:
         """Append a node for a non-composite instance."""
         return self.add(
-            instance.op.kind, instance.outs[0], inputs, instance.params, instance.body, instance.op.name, source
+            instance.op.kind,
+            instance.outs[0],
+            inputs,
+            instance.params,
+            instance.body,
+            instance.op.name,
+            source,
         )
 
     def uses(self) -> list[int]:

@@ -7,6 +7,7 @@ writes (parts of one result aside). Every read must find the value it means, who
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from oa._lower.plan import Access, Barrier, Dispatch, Operand, Plan, Space
 from oa.errors import InternalError
@@ -43,8 +44,10 @@ def check_order(plan: Plan) -> None:
                 for a in one.operands:
                     for b in other.operands:
                         if _clash(a, b):
-                            _fail(f"{other.label} and {one.label} touch {a.space.name}{a.index} without a barrier")
-    for before, after in zip(stretches, stretches[1:]):
+                            _fail(
+                                f"{other.label} and {one.label} touch {a.space.name}{a.index} without a barrier"
+                            )
+    for before, after in pairwise(stretches):
         pairs = ((a, b) for x in before for a in x.operands for y in after[:1] for b in y.operands)
         if not any(_clash(a, b) for a, b in pairs):
             _fail(f"the barrier before {after[0].label if after else 'the end'} separates nothing")
@@ -67,7 +70,9 @@ def check_values(plan: Plan, identities: Sequence[Sequence[int]]) -> None:
 def _expect(held: list[tuple[int, int, int]], operand: Operand, name: int, label: str) -> None:
     whole = (operand.offset, operand.offset + operand.size, name)
     if whole not in held:
-        _fail(f"{label} reads value {name} at {operand.space.name}[{whole[0]}:{whole[1]}], which holds something else")
+        _fail(
+            f"{label} reads value {name} at {operand.space.name}[{whole[0]}:{whole[1]}], which holds something else"
+        )
 
 
 def _write(held: list[tuple[int, int, int]], operand: Operand, name: int) -> None:
@@ -77,7 +82,9 @@ def _write(held: list[tuple[int, int, int]], operand: Operand, name: int) -> Non
         held.append((start, stop, name))
 
 
-def check_bounds(plan: Plan, shared_bytes: int, max_groups: tuple[int, int, int], max_invocations: int) -> None:
+def check_bounds(
+    plan: Plan, shared_bytes: int, max_groups: tuple[int, int, int], max_invocations: int
+) -> None:
     """Every operand lies inside its storage and every dispatch inside the device's limits."""
     sizes = {Space.INPUT: [s.size for s in plan.inputs], Space.OUTPUT: [s.size for s in plan.outputs]}
     sizes[Space.SCRATCH] = [plan.scratch_bytes]
@@ -85,12 +92,16 @@ def check_bounds(plan: Plan, shared_bytes: int, max_groups: tuple[int, int, int]
     for dispatch in plan.dispatches():
         kernel = dispatch.kernel
         if len(dispatch.operands) != kernel.buffers or len(dispatch.words) != kernel.arg_words:
-            _fail(f"{dispatch.label}: {len(dispatch.operands)} operands and {len(dispatch.words)} words for {kernel!r}")
+            _fail(
+                f"{dispatch.label}: {len(dispatch.operands)} operands and {len(dispatch.words)} words for {kernel!r}"
+            )
         if any(g > limit for g, limit in zip(dispatch.groups, max_groups)) or min(dispatch.groups) < 1:
             _fail(f"{dispatch.label}: {dispatch.groups} workgroups, the device takes {max_groups}")
         x, y, z = kernel.local_size
         if x * y * z > max_invocations or kernel.shared_bytes > shared_bytes:
-            _fail(f"{dispatch.label}: a workgroup of {kernel.local_size} with {kernel.shared_bytes} shared bytes")
+            _fail(
+                f"{dispatch.label}: a workgroup of {kernel.local_size} with {kernel.shared_bytes} shared bytes"
+            )
         for operand in dispatch.operands:
             if operand.offset % 256 or operand.offset + operand.size > sizes[operand.space][operand.index]:
                 _fail(f"{dispatch.label}: operand {operand} lies outside its storage")

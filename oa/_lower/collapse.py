@@ -47,7 +47,9 @@ def collapse(extents: Shape, groups: tuple[range, ...], indices: Iterable[Ix]) -
     return tuple(result)
 
 
-def _mergeable(outer: int, inner: int, extents: Shape, tables: list[dict[int, int]], pinned: set[int]) -> bool:
+def _mergeable(
+    outer: int, inner: int, extents: Shape, tables: list[dict[int, int]], pinned: set[int]
+) -> bool:
     if outer in pinned:
         return False
     return all(t.get(outer, 0) == t.get(inner, 0) * extents[inner] for t in tables)

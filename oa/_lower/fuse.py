@@ -168,7 +168,9 @@ class Fusion:
     def _sources(self, node: BaseNode) -> list[Edge]:
         space = iteration_shape(self.base, node)
         found: dict[Edge, None] = {}
-        stack: list[tuple[Ref, Coords | None]] = list(zip(node.inputs, operand_coords(self.base, node, dims(space))))
+        stack: list[tuple[Ref, Coords | None]] = list(
+            zip(node.inputs, operand_coords(self.base, node, dims(space)))
+        )
         while stack:
             ref, coords = stack.pop()
             while ref >= 0 and self.base.nodes[ref].kind == "view":

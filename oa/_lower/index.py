@@ -7,7 +7,6 @@ values read from data (gather). Extents are known here, so reshapes that only re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
 
 from oa._graph.views import Broadcast, Permute, Reshape, Slice, View
 from oa._schema.scalar import Scalar
@@ -44,7 +43,7 @@ class Data:
     scalar: Scalar
 
 
-Atom = Union[Dim, Quotient, Remainder, Data]
+Atom = Dim | Quotient | Remainder | Data
 
 
 @dataclass(frozen=True)

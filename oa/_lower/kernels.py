@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oa._kernel.matmul import family as matmul
 from oa._kernel.emit.nest import compile_nest
+from oa._kernel.matmul import family as matmul
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
@@ -14,6 +14,7 @@ from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
 from oa._lower.plan import Access, Kernel
 from oa._lower.pull import Pull
 from oa._lower.route import address, is_trailing
+from oa._schema import scalar as sc
 from oa._schema.spec import Shape, contiguous_strides
 from oa.errors import InternalError, Unsupported
 
@@ -69,7 +70,9 @@ def _label(base: BaseGraph, members: list[Ref]) -> str:
     return "+".join(dict.fromkeys(names))
 
 
-def _draft(base: BaseGraph, lowered: Lowered, cluster: Cluster, profile: Profile, part: bool = False) -> Draft:
+def _draft(
+    base: BaseGraph, lowered: Lowered, cluster: Cluster, profile: Profile, part: bool = False
+) -> Draft:
     kernel = compile_nest(lowered.nest, profile.addressing)
     groups = grid(-(-lowered.items // lowered.rows_per_group), profile)
     operands = tuple((ref, Access.WRITE if write else Access.READ) for ref, write in lowered.bindings)
@@ -84,7 +87,9 @@ def grid(groups: int, profile: Profile) -> tuple[int, int, int]:
         return (groups, 1, 1)
     y = -(-groups // x_max)
     if y > y_max:
-        raise Unsupported(f"{groups} workgroups exceed the device's {x_max} x {y_max}; compute the value in parts")
+        raise Unsupported(
+            f"{groups} workgroups exceed the device's {x_max} x {y_max}; compute the value in parts"
+        )
     return (-(-groups // y), y, 1)
 
 
@@ -102,13 +107,13 @@ def _fused(fusion: Fusion, cluster: Cluster, profile: Profile) -> Draft:
     if cluster.axes is None:
         lowered = map_nest(cluster.space, results, profile)
     else:
-        lowered = row_nest(cluster.space, cluster.axes, results, profile, is_trailing(cluster.space, cluster.axes))
+        lowered = row_nest(
+            cluster.space, cluster.axes, results, profile, is_trailing(cluster.space, cluster.axes)
+        )
     return _draft(base, lowered, cluster, profile)
 
 
 def _partial(fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile) -> Draft:
-    from oa._schema import scalar as sc
-
     base = fusion.base
     name, axes, chunks, length = node.params
     space = base.spec(node.inputs[0]).shape
@@ -167,7 +172,9 @@ def _matmul(base: BaseGraph, ref: Ref, node: BaseNode, profile: Profile, number:
         access = [Access.READ if "w" not in x else Access.WRITE for x in launch.access]
         operands = tuple((place[o], x) for o, x in zip(launch.operands, access))
         found.append(
-            Draft(launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch)
+            Draft(
+                launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch
+            )
         )
     return found
 
@@ -185,9 +192,13 @@ def fold_batch(
         else:
             runs.append([axis])
     if len(runs) > 2:
-        raise Unsupported(f"matmul: batch axes {batch} need {len(runs)} strides, kernels have 2; reshape or copy an operand")
-    sizes, folded = [], [[] for _ in strides]  # type: list[int], list[list[int]]
-    for run in [[]] * (2 - len(runs)) + runs:
+        raise Unsupported(
+            f"matmul: batch axes {batch} need {len(runs)} strides, kernels have 2; reshape or copy an operand"
+        )
+    sizes: list[int] = []
+    folded: list[list[int]] = [[] for _ in strides]
+    runs = [[] for _ in range(2 - len(runs))] + runs
+    for run in runs:
         total = 1
         for axis in run:
             total *= batch[axis]

@@ -49,7 +49,9 @@ def input_slot(found: Input) -> Slot:
     return Slot(found.spec.dtype.name, found.spec.shape, size)
 
 
-def intervals(base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: set[Ref]) -> list[Interval]:
+def intervals(
+    base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: set[Ref]
+) -> list[Interval]:
     """Lifetimes of everything that is neither input nor output."""
     first: dict[Ref, int] = {}
     last: dict[Ref, int] = {}
@@ -86,7 +88,9 @@ def colour(wanted: Sequence[Interval]) -> tuple[dict[Ref, int], int]:
     return offsets, total
 
 
-def place(base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: Sequence[Ref]) -> tuple[dict[Ref, Place], int]:
+def place(
+    base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: Sequence[Ref]
+) -> tuple[dict[Ref, Place], int]:
     """A place for every stored value, and the size of the arena."""
     places: dict[Ref, Place] = {}
     stored = 0

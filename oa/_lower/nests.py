@@ -11,8 +11,8 @@ from oa._kernel.emit.nest import Atom as NestAtom
 from oa._lower.base import Ref
 from oa._lower.collapse import collapse
 from oa._lower.index import Atom, Data, Dim, Ix, Quotient
-from oa._lower.pull import At, rename
 from oa._lower.plan import ScalarWord
+from oa._lower.pull import At, rename
 from oa._schema import scalar as sc
 from oa._schema.scalar import Scalar
 from oa._schema.spec import Shape
@@ -69,7 +69,9 @@ class Words:
 class Linear:
     """Turns scalars into instructions. Identical structures give identical instructions whatever the numbers are."""
 
-    def __init__(self, words: Words, mapping: dict[int, tuple[int, int]], inner_dim: int, exact: bool) -> None:
+    def __init__(
+        self, words: Words, mapping: dict[int, tuple[int, int]], inner_dim: int, exact: bool
+    ) -> None:
         self.words = words
         self.mapping = mapping
         self.inner_dim = inner_dim
@@ -152,7 +154,9 @@ def _indices(results: list[Result]) -> list[Ix]:
     return found
 
 
-def _renaming(runs: list[list[int]], extents: Shape, first: int = 0) -> tuple[dict[int, tuple[int, int]], list[int]]:
+def _renaming(
+    runs: list[list[int]], extents: Shape, first: int = 0
+) -> tuple[dict[int, tuple[int, int]], list[int]]:
     """Old dimension -> (new dimension, 1) for the innermost of each run; the others vanish. And the new extents."""
     mapping, sizes = {}, []
     for k, run in enumerate(runs):
@@ -225,7 +229,9 @@ def row_nest(
     mapping.update(more)
     rows, length = math.prod(sizes), math.prod(reduced)
     items = rows * chunks[0] if chunks else rows
-    schedule = _row_schedule(items, min(length, chunks[1]) if chunks else length, trailing, chunks is not None, profile)
+    schedule = _row_schedule(
+        items, min(length, chunks[1]) if chunks else length, trailing, chunks is not None, profile
+    )
     fixed: list[Word] = [items, length, *(chunks or ())]
     words = Words(fixed)
     dims = tuple(words.add(s) for s in (*sizes, *reduced))
@@ -252,7 +258,9 @@ def _moved(results: list[Result], moved: dict[int, tuple[int, int]]) -> list[Res
             return sc.scalar("load", node.dtype, tuple(data[a] for a in node.args), At(at.ref, ix))
         if node.op == "index":
             data = {a: done.setdefault(a, sc.substitute(a, leaf)) for a in node.args}
-            return sc.scalar("index", node.dtype, tuple(data[a] for a in node.args), rename(node.attr, moved, data))
+            return sc.scalar(
+                "index", node.dtype, tuple(data[a] for a in node.args), rename(node.attr, moved, data)
+            )
         return None
 
     return [Result(r.ref, sc.substitute(r.value, leaf), rename(r.ix, moved, {}), r.per_row) for r in results]

@@ -1,13 +1,13 @@
 """From a semantic graph and a device profile to a Plan: a pure function, read top to bottom.
 
-    expand     composites become their bodies; equal nodes one; unwanted nodes none
-    route      what no kernel takes becomes what one does: copies, two-stage reductions
-    fuse       which nodes share a kernel
-    kernels    each cluster becomes dispatches: loop nests emitted, families asked
-    schedule   independent dispatches share a level
-    memory     outputs get slots, the rest shares a scratch arena by interval colouring
-    hazard     a barrier where ranges conflict
-    check      an independent proof of the result
+expand     composites become their bodies; equal nodes one; unwanted nodes none
+route      what no kernel takes becomes what one does: copies, two-stage reductions
+fuse       which nodes share a kernel
+kernels    each cluster becomes dispatches: loop nests emitted, families asked
+schedule   independent dispatches share a level
+memory     outputs get slots, the rest shares a scratch arena by interval colouring
+hazard     a barrier where ranges conflict
+check      an independent proof of the result
 """
 
 from __future__ import annotations

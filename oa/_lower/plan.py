@@ -12,7 +12,18 @@ from enum import IntEnum, IntFlag
 
 from oa._kernel.pack import Kernel
 
-__all__ = ["Access", "Barrier", "Dispatch", "Kernel", "Operand", "Plan", "ScalarWord", "Slot", "Space", "Step"]
+__all__ = [
+    "Access",
+    "Barrier",
+    "Dispatch",
+    "Kernel",
+    "Operand",
+    "Plan",
+    "ScalarWord",
+    "Slot",
+    "Space",
+    "Step",
+]
 
 
 class Access(IntFlag):

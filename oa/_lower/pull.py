@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.fuse import Cluster, Fusion, iteration_shape, operand_coords
-from oa._lower.index import ZERO, Atom, Coords, Data, Dim, Ix, Quotient, Remainder, dims, linear, make, through
+from oa._lower.index import (
+    ZERO,
+    Atom,
+    Coords,
+    Data,
+    Dim,
+    Ix,
+    Quotient,
+    Remainder,
+    dims,
+    linear,
+    make,
+    through,
+)
 from oa._schema import scalar as sc
 from oa._schema.dtype import DType, int32, uint32
 from oa._schema.scalar import Scalar

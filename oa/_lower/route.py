@@ -121,7 +121,15 @@ def _concat_tree(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...]) -> Ref
             shape = list(node.spec.shape)
             shape[axis] = sum(new.spec(r).shape[axis] for r in group)
             made.append(
-                new.add("concat", spec(node.spec.dtype, tuple(shape)), group, node.params, None, node.name, node.sources[0])
+                new.add(
+                    "concat",
+                    spec(node.spec.dtype, tuple(shape)),
+                    group,
+                    node.params,
+                    None,
+                    node.name,
+                    node.sources[0],
+                )
             )
         inputs = tuple(made)
     return inputs[0]

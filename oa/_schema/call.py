@@ -14,7 +14,7 @@ from oa._schema.dtype import DType
 from oa._schema.op import Instance, Number, Operation, freeze
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
-from oa.errors import ArgumentError, EngineMismatch, OaError
+from oa.errors import ArgumentError, EngineMismatch, InternalError, OaError
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -74,7 +74,9 @@ def _number(operation: Operation, name: str, value: Any) -> bool | int | float:
     raise _reject(operation, name, value)
 
 
-def record(operation: Operation, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]) -> Any:
+def record(
+    operation: Operation, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]
+) -> Any:
     """Record one call: operands in order, Python numbers made into scalar operands."""
     try:
         engine = _engine_of(operation, operands)
@@ -91,7 +93,9 @@ def record(operation: Operation, operands: tuple[Any, ...], attrs: dict[str, Any
 def _record_general(
     operation: Operation, engine: Any, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]
 ) -> Any:
-    names = operation.operands if not operation.variadic else tuple(f"operand {i}" for i in range(len(operands)))
+    names = (
+        operation.operands if not operation.variadic else tuple(f"operand {i}" for i in range(len(operands)))
+    )
     dtypes = {n: v._value.spec.dtype for n, v in zip(names, operands) if isinstance(v, Typed)}
     values, specs = [], []
     for name, operand in zip(names, operands):
@@ -119,11 +123,17 @@ def make_instance(
     return operation.instance(specs, attrs, key)
 
 
-#: Set by `_graph.trace`, which this layer may not import: makes the instance of a composite.
-trace_composite: Callable[..., Instance]
+def _untraced(operation: Operation, *_: Any) -> Instance:
+    raise InternalError(f"{operation.name}: no tracer is installed; importing oa.engine installs it")
 
 
-def wrap(operation: Operation, function: Callable[..., Any], facade: Callable[[], type[Typed]]) -> Callable[..., Any]:
+#: Makes the instance of a composite. Set by the engine to `_graph.trace`, which this layer may not import.
+trace_composite: Callable[..., Instance] = _untraced
+
+
+def wrap(
+    operation: Operation, function: Callable[..., Any], facade: Callable[[], type[Typed]]
+) -> Callable[..., Any]:
     """The public function of `operation`."""
     names, defaults = operation.operands, operation.attributes
     count = len(names)
@@ -151,7 +161,9 @@ def wrap(operation: Operation, function: Callable[..., Any], facade: Callable[[]
     return wrapped
 
 
-def _bind(operation: Operation, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _bind(
+    operation: Operation, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands and complete attributes from any mix of positional and named arguments."""
     try:
         bound = operation.signature.bind(*args, **named)

@@ -155,4 +155,17 @@ def _common(args: Sequence[Scalar], weak: DType, op: str, operation: str) -> DTy
     return args[0].dtype
 
 
-__all__ = ["Expr", "bool_", "call", "cast", "element", "float32", "index", "int32", "philox", "resolve", "uint32", "where"]
+__all__ = [
+    "Expr",
+    "bool_",
+    "call",
+    "cast",
+    "element",
+    "float32",
+    "index",
+    "int32",
+    "philox",
+    "resolve",
+    "uint32",
+    "where",
+]

@@ -42,7 +42,9 @@ def _split(args: tuple[Any, ...], count: int, name: str, device: Any) -> tuple[A
     engine = rest.pop(0) if rest and isinstance(rest[0], Engine) else None
     if not 1 <= len(rest) <= count:
         raise at_user_line(
-            ArgumentError(f"matrix.{name}: got {len(rest)} positional arguments after the engine, wanted 1 to {count}")
+            ArgumentError(
+                f"matrix.{name}: got {len(rest)} positional arguments after the engine, wanted 1 to {count}"
+            )
         )
     return engine_of(engine, device), rest
 
@@ -87,7 +89,9 @@ def full(*args: Any, dtype: Any = None, device: Any = None) -> Matrix:
     if len(rest) != 2 or not isinstance(rest[1], (bool, int, float)):
         raise at_user_line(ArgumentError("matrix.full: wanted a shape and a Python number"))
     wanted = DEFAULT_OF_KIND[weak_kind(rest[1])] if dtype is None else as_dtype(dtype)
-    return _full(_scalar(engine, wanted, _fit(rest[1], wanted, "matrix.full")), as_shape(rest[0], "matrix.full"))
+    return _full(
+        _scalar(engine, wanted, _fit(rest[1], wanted, "matrix.full")), as_shape(rest[0], "matrix.full")
+    )
 
 
 def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int | float:
@@ -97,10 +101,14 @@ def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int
     if dtype.kind == "b":
         return bool(number)
     if isinstance(number, float) and not number.is_integer():
-        raise at_user_line(DTypeError(f"{operation}: {number!r} is not an integer; dtype {dtype.name} cannot hold it"))
+        raise at_user_line(
+            DTypeError(f"{operation}: {number!r} is not an integer; dtype {dtype.name} cannot hold it")
+        )
     info = np.iinfo(dtype.numpy)
     if not info.min <= int(number) <= info.max:
-        raise at_user_line(DTypeError(f"{operation}: {number!r} does not fit {dtype.name} [{info.min}, {info.max}]"))
+        raise at_user_line(
+            DTypeError(f"{operation}: {number!r} does not fit {dtype.name} [{info.min}, {info.max}]")
+        )
     return int(number)
 
 
@@ -140,7 +148,9 @@ def arange(*args: Any, dtype: Any = None, device: Any = None) -> Matrix:
     [1, 2, 3]
     """
     engine, rest = _split(args, 3, "arange", device)
-    start, stop, step = (0, rest[0], 1) if len(rest) == 1 else (rest[0], rest[1], rest[2] if len(rest) == 3 else 1)
+    start, stop, step = (
+        (0, rest[0], 1) if len(rest) == 1 else (rest[0], rest[1], rest[2] if len(rest) == 3 else 1)
+    )
     if step == 0:
         raise at_user_line(ArgumentError("matrix.arange: step is 0"))
     integral = all(isinstance(v, int) for v in (start, stop, step))
@@ -167,7 +177,9 @@ def linspace(*args: Any, dtype: Any = float32, device: Any = None) -> Matrix:
     engine, rest = _split(args, 3, "linspace", device)
     if len(rest) != 3:
         raise at_user_line(ArgumentError("matrix.linspace: wanted start, stop and num"))
-    return from_numpy(engine, np.linspace(float(rest[0]), float(rest[1]), int(rest[2]), dtype=np.float64), dtype=dtype)
+    return from_numpy(
+        engine, np.linspace(float(rest[0]), float(rest[1]), int(rest[2]), dtype=np.float64), dtype=dtype
+    )
 
 
 def from_numpy(engine: Any, array: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:
@@ -183,7 +195,9 @@ def from_numpy(engine: Any, array: Any = None, *, dtype: Any = None, device: Any
     chosen = engine_of(engine, device)
     found = np.asarray(array)
     wanted = as_dtype(dtype) if dtype is not None else _own_dtype(found)
-    return chosen.upload(spec(wanted, as_shape(found.shape, "matrix.from_numpy")), _converted(found, wanted), Matrix)
+    return chosen.upload(
+        spec(wanted, as_shape(found.shape, "matrix.from_numpy")), _converted(found, wanted), Matrix
+    )
 
 
 def _own_dtype(array: np.ndarray[Any, Any]) -> DType:
@@ -192,7 +206,9 @@ def _own_dtype(array: np.ndarray[Any, Any]) -> DType:
     except DTypeError:
         hint = {"f": "float32", "i": "int32", "u": "uint32"}.get(array.dtype.kind)
         mend = f"; ask for it: from_numpy(engine, array, dtype=oa.{hint})" if hint else ""
-        raise at_user_line(DTypeError(f"matrix.from_numpy: dtype {array.dtype} is not supported{mend}")) from None
+        raise at_user_line(
+            DTypeError(f"matrix.from_numpy: dtype {array.dtype} is not supported{mend}")
+        ) from None
 
 
 def _converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
@@ -210,7 +226,9 @@ def from_list(engine: Any, values: Any = None, *, dtype: Any = None, device: Any
     except ValueError:
         array = np.array(0, object)
     if array.dtype == object:
-        raise at_user_line(ShapeError("matrix.from_list: the lists are ragged or hold something that is no number"))
+        raise at_user_line(
+            ShapeError("matrix.from_list: the lists are ragged or hold something that is no number")
+        )
     wanted = as_dtype(dtype) if dtype is not None else DEFAULT_OF_KIND.get(array.dtype.kind, float32)
     if array.size == 0 and dtype is None:
         wanted = float32

@@ -1,4 +1,4 @@
-"""Elementwise operations: declared by their scalar expression, broadcast by NumPy's rule, NaN and signed zero as IEEE 754 has them."""
+"""Elementwise operations, declared by their scalar expressions; broadcasting is NumPy's, NaN and -0 are IEEE 754's."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def where(condition: Matrix, a: Operand, b: Operand) -> Matrix:
     >>> oa.matrix.where(x > 0.0, x, 0.0).tolist()
     [0.0, 2.0]
     """
-    return expr.where(expr.call("ne", condition, False), a, b)  # type: ignore[return-value]
+    return _call("where", _call("ne", condition, False), a, b)
 
 
 @pointwise(kinds="f")
@@ -327,7 +327,7 @@ def copysign(a: Operand, b: Operand) -> Matrix:
 @pointwise(kinds="if")
 def relu(x: Matrix) -> Matrix:
     """max(x, 0); NaN stays NaN. Gradient 0 at 0."""
-    return expr.where(_call("lt", x, 0), 0, _call("add", x, 0))  # type: ignore[return-value]
+    return _call("where", _call("lt", x, 0), 0, _call("add", x, 0))
 
 
 @pointwise(kinds="f")

@@ -118,14 +118,18 @@ def gather(x: Matrix, indices: Matrix, axis: int = -1) -> Matrix:
     )
     if not same:
         raise at_user_line(
-            ShapeError(f"matrix.gather: indices {found.shape} must have x's shape {x.shape} but along axis {at}")
+            ShapeError(
+                f"matrix.gather: indices {found.shape} must have x's shape {x.shape} but along axis {at}"
+            )
         )
     return _along(x, found, at)
 
 
 def _indices(x: Matrix, indices: Any, name: str) -> Matrix:
     if not isinstance(indices, Matrix):
-        raise at_user_line(ArgumentError(f"matrix.{name}: indices are {type(indices).__name__}; wanted a Matrix"))
+        raise at_user_line(
+            ArgumentError(f"matrix.{name}: indices are {type(indices).__name__}; wanted a Matrix")
+        )
     if not indices.dtype.is_integer:
         raise at_user_line(
             DTypeError(f"matrix.{name}: indices are {indices.dtype.name}; cast with .astype(oa.int32)")
@@ -176,7 +180,9 @@ def _apply(x: Matrix, items: list[Any]) -> Matrix:
             bounds.append(builtins.slice(at, at + 1))
         axis += 1
     if len(gathers) > 1:
-        raise at_user_line(ArgumentError("index: more than one Matrix index; use oa.matrix.take or gather per axis"))
+        raise at_user_line(
+            ArgumentError("index: more than one Matrix index; use oa.matrix.take or gather per axis")
+        )
     view = reshape(slice_all(x, bounds), tuple(shape))
     for at, indices in gathers:
         view = take(view, indices, axis=at)
@@ -193,7 +199,9 @@ def _bounds(item: Any, extent: int) -> tuple[int, int, int]:
 def _position(item: Any, axis: int, extent: int) -> int:
     if isinstance(item, bool) or not hasattr(item, "__index__"):
         raise at_user_line(
-            ArgumentError(f"index: {type(item).__name__} is no index; wanted ints, slices, ..., None or an integer Matrix")
+            ArgumentError(
+                f"index: {type(item).__name__} is no index; wanted ints, slices, ..., None or an integer Matrix"
+            )
         )
     at = int(item.__index__())
     if not -extent <= at < extent:

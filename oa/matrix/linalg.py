@@ -1,4 +1,4 @@
-"""Matrix products. Float32 operands accumulate in float32 with fused multiply-add: |error| <= k 2^-24 sum|a||b| to first order."""
+"""Matrix products. Float32 accumulates in float32 with fma: |error| <= k 2^-24 sum|a||b| to first order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
             )
         )
     if b.ndim == 2 and a.ndim > 2:
-        return reshape(_matmul(reshape(a, (-1 if a.size else _rows(a), a.shape[-1])), b), (*a.shape[:-1], b.shape[-1]))
+        return reshape(
+            _matmul(reshape(a, (-1 if a.size else _rows(a), a.shape[-1])), b), (*a.shape[:-1], b.shape[-1])
+        )
     batch = sp.broadcast([a.shape[:-2], b.shape[:-2]], "matrix.matmul", ("a", "b"))
     a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
     if len(batch) <= _BATCH_AXES:
@@ -84,9 +86,13 @@ def _flat(x: Matrix, batch: tuple[int, ...]) -> Matrix:
 def _check(a: Matrix, b: Matrix, name: str) -> None:
     for which, x in (("a", a), ("b", b)):
         if not isinstance(x, Matrix):
-            raise at_user_line(ArgumentError(f"matrix.{name}: {which} is {type(x).__name__}; wanted a Matrix"))
+            raise at_user_line(
+                ArgumentError(f"matrix.{name}: {which} is {type(x).__name__}; wanted a Matrix")
+            )
         if x.dtype is not float32:
-            raise at_user_line(DTypeError(f"matrix.{name}: {which} is {x.dtype.name}; cast with .astype(oa.float32)"))
+            raise at_user_line(
+                DTypeError(f"matrix.{name}: {which} is {x.dtype.name}; cast with .astype(oa.float32)")
+            )
         if x.ndim == 0:
             raise at_user_line(ShapeError(f"matrix.{name}: {which} has rank 0; wanted rank 1 or more"))
 
@@ -96,7 +102,9 @@ def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
     _check(a, b, "mat_mul_nt")
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
         raise at_user_line(
-            ShapeError(f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents")
+            ShapeError(
+                f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents"
+            )
         )
     return matmul(a, _swapped(b))
 

@@ -29,14 +29,18 @@ _UNIFORM = (uint32, uint32, uint32, float32, float32)
 
 
 @primitive("pointwise")
-def _uniform(low_seed: Matrix, high_seed: Matrix, draw: Matrix, low: Matrix, high: Matrix, shape: tuple[int, ...]) -> Matrix:
+def _uniform(
+    low_seed: Matrix, high_seed: Matrix, draw: Matrix, low: Matrix, high: Matrix, shape: tuple[int, ...]
+) -> Matrix:
     a, b = Expr("arg", (), 3), Expr("arg", (), 4)
     body = resolve(a + (b - a) * _unit(_bits(expr.element())), _UNIFORM, "matrix.uniform")
     return Inference((spec(float32, shape),), (), body)  # type: ignore[return-value]
 
 
 @primitive("pointwise")
-def _normal(low_seed: Matrix, high_seed: Matrix, draw: Matrix, mean: Matrix, std: Matrix, shape: tuple[int, ...]) -> Matrix:
+def _normal(
+    low_seed: Matrix, high_seed: Matrix, draw: Matrix, mean: Matrix, std: Matrix, shape: tuple[int, ...]
+) -> Matrix:
     """Box and Muller: an even element takes the cosine, the odd one after it the sine of one pair of words."""
     element = expr.element()
     pair = expr.call("band", element, 0xFFFFFFFE)
@@ -57,7 +61,13 @@ def _stream(engine: Any, seed: int | None) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def uniform(
-    engine: Any, shape: Any = None, low: float = 0.0, high: float = 1.0, *, seed: int | None = None, device: Any = None
+    engine: Any,
+    shape: Any = None,
+    low: float = 0.0,
+    high: float = 1.0,
+    *,
+    seed: int | None = None,
+    device: Any = None,
 ) -> Matrix:
     """Uniform float32 in [low, high), bit-equal on every device.
 
@@ -69,19 +79,25 @@ def uniform(
     if shape is None:
         engine, shape = None, engine
     chosen = engine_of(engine, device)
-    bounds = (_scalar(chosen, float32, float(v)) for v in (low, high))
-    return _uniform(*_stream(chosen, seed), *bounds, as_shape(shape, "matrix.uniform"))
+    a, b = (_scalar(chosen, float32, float(v)) for v in (low, high))
+    return _uniform(*_stream(chosen, seed), a, b, as_shape(shape, "matrix.uniform"))
 
 
 def normal(
-    engine: Any, shape: Any = None, mean: float = 0.0, std: float = 1.0, *, seed: int | None = None, device: Any = None
+    engine: Any,
+    shape: Any = None,
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    seed: int | None = None,
+    device: Any = None,
 ) -> Matrix:
     """Normal float32 of the given mean and standard deviation, within 4 ulp on every device. Seed as in `uniform`."""
     if shape is None:
         engine, shape = None, engine
     chosen = engine_of(engine, device)
-    moments = (_scalar(chosen, float32, float(v)) for v in (mean, std))
-    return _normal(*_stream(chosen, seed), *moments, as_shape(shape, "matrix.normal"))
+    centre, spread = (_scalar(chosen, float32, float(v)) for v in (mean, std))
+    return _normal(*_stream(chosen, seed), centre, spread, as_shape(shape, "matrix.normal"))
 
 
 __all__ = ["Spec", "normal", "uniform"]

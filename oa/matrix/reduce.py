@@ -49,7 +49,11 @@ def _over(x: Matrix, name: str, axis: Axis, keepdims: bool, *, nonempty: bool = 
     operation = f"matrix.{name}"
     axes = sp.normalize_axes(axis, x.ndim, operation)
     if nonempty and math.prod(x.shape[a] for a in axes) == 0:
-        raise at_user_line(ShapeError(f"{operation}: axes {axes} of shape {x.shape} hold no elements, and it has no identity"))
+        raise at_user_line(
+            ShapeError(
+                f"{operation}: axes {axes} of shape {x.shape} hold no elements, and it has no identity"
+            )
+        )
     found = _reduce(x, name, axes) if axes or name in ("argmax", "argmin") else x
     if keepdims:
         return found
@@ -58,7 +62,9 @@ def _over(x: Matrix, name: str, axis: Axis, keepdims: bool, *, nonempty: bool = 
 
 def _numeric(x: Matrix, operation: str) -> None:
     if x.dtype is bool_:
-        raise at_user_line(DTypeError(f"{operation}: bool has no order or arithmetic; cast with .astype(oa.int32)"))
+        raise at_user_line(
+            DTypeError(f"{operation}: bool has no order or arithmetic; cast with .astype(oa.int32)")
+        )
 
 
 def _accumulator(x: Matrix, dtype: Any) -> Matrix:
@@ -88,7 +94,9 @@ def prod(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fa
 def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
     """The arithmetic mean over `axis`, floating-point only; NaN over no elements."""
     if not x.dtype.is_float:
-        raise at_user_line(DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)"))
+        raise at_user_line(
+            DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)")
+        )
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.mean"))
     return divide(sum(x, axis, keepdims=keepdims), float(count))
 

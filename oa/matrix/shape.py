@@ -93,7 +93,9 @@ def transpose(x: Matrix, *axes: int) -> Matrix:
         return permute_dims(x, order[::-1])
     if len(axes) != 2:
         raise at_user_line(
-            ArgumentError(f"matrix.transpose: got {len(axes)} axes, wanted none or two; see matrix.permute_dims")
+            ArgumentError(
+                f"matrix.transpose: got {len(axes)} axes, wanted none or two; see matrix.permute_dims"
+            )
         )
     i, j = (sp.normalize_axis(a, x.ndim, "matrix.transpose") for a in axes)
     order[i], order[j] = order[j], order[i]
@@ -251,7 +253,9 @@ def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
                     f"matrix.concat: part {k} is {p.dtype.name}, part 0 {first.dtype.name}; cast with .astype"
                 )
             )
-        if p.ndim != first.ndim or any(a != b for i, (a, b) in enumerate(zip(p.shape, first.shape)) if i != at):
+        if p.ndim != first.ndim or any(
+            a != b for i, (a, b) in enumerate(zip(p.shape, first.shape)) if i != at
+        ):
             raise at_user_line(
                 ShapeError(
                     f"matrix.concat: part {k} has shape {p.shape}, part 0 {first.shape};"

@@ -36,12 +36,12 @@ class Matrix(Typed):
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents, outermost first."""
-        return self._value.spec.shape  # type: ignore[no-any-return]
+        return self._value.spec.shape
 
     @property
     def dtype(self) -> DType:
         """Element type."""
-        return self._value.spec.dtype  # type: ignore[no-any-return]
+        return self._value.spec.dtype
 
     @property
     def ndim(self) -> int:
@@ -51,22 +51,22 @@ class Matrix(Typed):
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._value.spec.size  # type: ignore[no-any-return]
+        return self._value.spec.size
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self._value.spec.nbytes  # type: ignore[no-any-return]
+        return self._value.spec.nbytes
 
     @property
     def engine(self) -> Engine:
         """The engine that holds the value."""
-        return self._engine  # type: ignore[no-any-return]
+        return self._engine
 
     @property
     def device(self) -> Engine:
         """The engine: the array API's device object."""
-        return self._engine  # type: ignore[no-any-return]
+        return self._engine
 
     @property
     def is_ready(self) -> bool:
@@ -97,7 +97,9 @@ class Matrix(Typed):
     def read_f32(self) -> list[float]:
         """All elements of a float32 value in row-major order as one flat list of floats."""
         if self.dtype.name != "float32":
-            raise ArgumentError(f"read_f32: the value is {self.dtype.name}; cast it with .astype(oa.float32) first")
+            raise ArgumentError(
+                f"read_f32: the value is {self.dtype.name}; cast it with .astype(oa.float32) first"
+            )
         return self.to_list()
 
     def try_read(self) -> np.ndarray[Any, Any] | None:
@@ -107,7 +109,9 @@ class Matrix(Typed):
     def item(self) -> Any:
         """The only element as a Python number."""
         if self.size != 1:
-            raise ShapeError(f"item: the value has {self.size} elements, wanted 1; index it first, or use tolist()")
+            raise ShapeError(
+                f"item: the value has {self.size} elements, wanted 1; index it first, or use tolist()"
+            )
         return self.to_numpy().reshape(-1)[0].item()
 
     def __float__(self) -> float:
@@ -118,7 +122,9 @@ class Matrix(Typed):
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ShapeError(f"the truth of {self.size} elements is ambiguous; use oa.matrix.any or oa.matrix.all")
+            raise ShapeError(
+                f"the truth of {self.size} elements is ambiguous; use oa.matrix.any or oa.matrix.all"
+            )
         return bool(self.item())
 
     def __index__(self) -> int:
@@ -153,43 +159,43 @@ class Matrix(Typed):
 
     def astype(self, dtype: Any) -> Matrix:
         """The elements in another dtype; see `oa.matrix.astype`."""
-        return _m().astype(self, as_dtype(dtype))  # type: ignore[no-any-return]
+        return _m().astype(self, as_dtype(dtype))
 
     def copy(self) -> Matrix:
         """The same elements in storage of their own."""
-        return _m().copy(self)  # type: ignore[no-any-return]
+        return _m().copy(self)
 
     def reshape(self, *shape: Any) -> Matrix:
         """The elements under another shape; see `oa.matrix.reshape`."""
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return _m().reshape(self, wanted)  # type: ignore[no-any-return]
+        return _m().reshape(self, wanted)
 
     def transpose(self, *axes: int) -> Matrix:
         """All axes reversed, or two swapped; see `oa.matrix.transpose`."""
-        return _m().transpose(self, *axes)  # type: ignore[no-any-return]
+        return _m().transpose(self, *axes)
 
     @property
     def T(self) -> Matrix:
         """The transpose of a rank-2 value."""
         if self.ndim != 2:
             raise ShapeError(f"T: the value has rank {self.ndim}, wanted 2; use oa.matrix.permute_dims")
-        return _m().transpose(self)  # type: ignore[no-any-return]
+        return _m().transpose(self)
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.sum`."""
-        return _m().sum(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return _m().sum(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.mean`."""
-        return _m().mean(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return _m().mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.max`."""
-        return _m().max(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return _m().max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.min`."""
-        return _m().min(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return _m().min(self, axis=axis, keepdims=keepdims)
 
     # -- indexing
 
@@ -290,16 +296,16 @@ class Matrix(Typed):
     __hash__ = None  # type: ignore[assignment]
 
     def __neg__(self) -> Matrix:
-        return _m().negative(self)  # type: ignore[no-any-return]
+        return _m().negative(self)
 
     def __pos__(self) -> Matrix:
         return self
 
     def __abs__(self) -> Matrix:
-        return _m().abs(self)  # type: ignore[no-any-return]
+        return _m().abs(self)
 
     def __invert__(self) -> Matrix:
-        return _m().bitwise_invert(self)  # type: ignore[no-any-return]
+        return _m().bitwise_invert(self)
 
 
 def _m() -> Any:
@@ -310,4 +316,4 @@ def _m() -> Any:
 
 
 def _binary(name: str, a: Any, b: Any) -> Matrix:
-    return getattr(_m(), name)(a, b)  # type: ignore[no-any-return]
+    return getattr(_m(), name)(a, b)

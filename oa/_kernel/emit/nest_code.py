@@ -21,7 +21,9 @@ def builder(nest: Nest, addressing: str, name: str) -> Builder:
 
 def linear_group(b: Builder) -> Value:
     """The workgroup's number in a grid that may be folded into two dimensions."""
-    return b.op("iadd", b.op("imul", b.builtin("group_id", 1), b.builtin("num_groups", 0)), b.builtin("group_id", 0))
+    return b.op(
+        "iadd", b.op("imul", b.builtin("group_id", 1), b.builtin("num_groups", 0)), b.builtin("group_id", 0)
+    )
 
 
 def minimum(b: Builder, a: Value, limit: Value) -> Value:
@@ -46,7 +48,9 @@ def split(b: Builder, nest: Nest, flat: Value, dims: range) -> dict[int, Value]:
 class Point:
     """Evaluates operations at one point: loop indices `dims`, and values that the surrounding loops computed, `known`."""
 
-    def __init__(self, b: Builder, nest: Nest, dims: dict[int, Value], known: dict[int, Value] | None = None) -> None:
+    def __init__(
+        self, b: Builder, nest: Nest, dims: dict[int, Value], known: dict[int, Value] | None = None
+    ) -> None:
         self.b = b
         self.nest = nest
         self.dims = dims
@@ -91,7 +95,9 @@ class Point:
             return b.bitcast(REGISTER[instr.dtype], value)
         if instr.op == "const":
             bits = int(instr.attr or 0)
-            return b.const(Ty.BOOL, bool(bits)) if instr.dtype == "bool" else b.bits(REGISTER[instr.dtype], bits)
+            return (
+                b.const(Ty.BOOL, bool(bits)) if instr.dtype == "bool" else b.bits(REGISTER[instr.dtype], bits)
+            )
         if instr.op == "param":
             return b.word(int(instr.attr or 0), REGISTER[instr.dtype])
         ins = tuple(as_dtype(self.nest.code[a].dtype) for a in instr.args)

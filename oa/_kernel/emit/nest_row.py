@@ -135,7 +135,9 @@ class Row:
         dims = split(self.b, self.nest, position, range(kept, kept + self.nest.reduced))
         return Point(self.b, self.nest, {**point.dims, **dims}, point.values)
 
-    def _pass(self, point: Point, which: list[int], bounds: tuple[Value, Value, Value], lane: Value | None) -> None:
+    def _pass(
+        self, point: Point, which: list[int], bounds: tuple[Value, Value, Value], lane: Value | None
+    ) -> None:
         b, code = self.b, self.nest.code
         operands = [code[k].args[0] for k in which]
         needed = self._closure(operands)
