@@ -63,9 +63,7 @@ class Prepared:
 
     def close(self) -> None:
         """Free the recordings, which must have finished, and let the constants go."""
-        if self.constants is not None:
-            self.constants.last_use = max(self.constants.last_use, self.last_use())
-            self.constants = None
+        self.constants = None
         for recording in (*self.ring, *self.timed):
             recording.close()
         self.ring.clear()
@@ -90,8 +88,9 @@ class Recording:
         self._device = device
         self._sets_pool: DescriptorPool | None = None
         self._sets: list[int] = []
-        self._args = arguments.allocate(prepared.layout.bytes, host=True)
-        arguments.clock.wait(self._args.last_use)
+        self._args = arguments.allocate(
+            prepared.layout.bytes
+        )  # idle: only finished recordings give theirs back
         memory = self._args.map
         if memory is None:
             raise InternalError("argument words: the memory is not mapped, wanted host-visible memory")
@@ -213,7 +212,6 @@ class Recording:
             self._sets_pool.close()
         if self.queries is not None:
             self.queries.close()
-        self._args.last_use = max(self._args.last_use, self.value)
         del self._array, self._array64, self._words, self._words64, self._args
 
 

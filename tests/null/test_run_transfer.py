@@ -147,6 +147,19 @@ def test_large_transfers_go_in_pieces_that_overlap() -> None:
     rig.close()
 
 
+def test_staging_waits_for_older_users_of_a_place() -> None:
+    rig = Rig(auto=False)
+    ring = rig.transfer._ring("upload")
+    for value, size in enumerate((PIECE // 2, PIECE, PIECE, PIECE), 1):
+        ring.commit(ring.reserve(size), size, value)
+        rig.clock.submit((), "copy")
+    rig.device.auto = True
+    assert ring.reserve(PIECE // 4) == 3 * PIECE + PIECE // 2 and rig.device.finished == 0
+    assert ring.reserve(PIECE) == 0, "the tail is too short: round again"
+    assert rig.device.finished == 2, "the first two places are wanted again"
+    rig.close()
+
+
 def test_commands_are_reused() -> None:
     rig = Rig()
     storage = rig.transfer.create(b"x")
