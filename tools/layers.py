@@ -58,7 +58,7 @@ def imports_of(tree: ast.Module, name: str, is_package: bool, known: frozenset[s
     return found
 
 
-def component(module: str, layers: Mapping[str, int]) -> str | None:
+def component(module: str, layers: Mapping[str, float]) -> str | None:
     """The longest entry of the table that the module lies in; the bare package holds only its own `__init__`."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):

@@ -82,7 +82,7 @@ def check_files(root: Path, sizes: Mapping[str, Any]) -> tuple[list[str], list[s
     return found, above
 
 
-def package_sizes(root: Path, layers: Mapping[str, int], generated: list[str]) -> dict[str, int]:
+def package_sizes(root: Path, layers: Mapping[str, float], generated: list[str]) -> dict[str, int]:
     """Code lines of each component of the package."""
     totals: dict[str, int] = {}
     for path in files("oa/**/*.py", root=root):
@@ -109,7 +109,7 @@ def main() -> int:
         found.append(f"layers 0 to 4 have {core} code lines, at most {sizes['core_lines']}")
     if options.table:
         for part, lines in sorted(totals.items(), key=lambda item: (layers.get(item[0], 9), item[0])):
-            print(f"{layers.get(part, '?'):>2}  {part:<14} {lines:>6}")
+            print(f"{layers.get(part, '?'):>3}  {part:<14} {lines:>6}")
         print(f"    {'layers 0 to 4':<14} {core:>6}\n    {'package':<14} {whole:>6}")
         print("\n".join(above))
     for line in found:
