@@ -20,6 +20,25 @@ from tools.project import ROOT
 BATCH, DISPATCHES, NODES = 100, 100, 1000
 
 
+def imports(rounds: int) -> list[Row]:
+    """Importing in a fresh process, beyond what NumPy takes by itself."""
+    rows = []
+    for name, code in (
+        ("import oa", "import oa"),
+        ("import oa, and all that an engine needs", "import oa; oa.Engine; oa.matrix"),
+    ):
+        timed = f"import numpy, time; start = time.perf_counter(); {code}; print(time.perf_counter() - start)"
+        command = [sys.executable, "-c", timed]
+        seconds = [
+            float(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+            for _ in range(rounds + 1)
+        ]
+        rows.append(
+            Row(f"{name}, beyond NumPy", "ms", {"oa": spread([1e3 * value for value in seconds[1:]])})
+        )
+    return rows
+
+
 def run(options: argparse.Namespace) -> list[Report]:
     """Measure in two child processes, since a driver reads LP_NUM_THREADS once."""
     reports: list[Report] = []
@@ -42,6 +61,9 @@ def run(options: argparse.Namespace) -> list[Report]:
                 Row(row["name"] + suffix, row["unit"], values, error=row["error"], error_of=row["error_of"])
             )
         reports.append(report)
+        if threads is None:
+            for row in imports(5 if options.quick else 15):
+                report.add(row)
         if not found["software"]:
             break  # the variable means nothing to other drivers
     return reports
