@@ -162,7 +162,7 @@ class Trainer:
             window = matrix.from_numpy(self.engine, text[rows[:, None] + np.arange(context + 1)])
             losses.append(ml.cross_entropy(self.model(window[:, :-1]), window[:, 1:]))
             self.engine.flush()
-        return sum(loss.item() for loss in losses) / len(losses)
+        return float(np.mean([loss.item() for loss in losses]))
 
     def generate(self, length: int, temperature: float) -> tuple[str, str]:
         """A prompt, the start of the held-out text, and what the model writes after it."""

@@ -153,7 +153,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     place = Path(path)
     data = place.read_bytes()
     try:
-        arrays = {name: _array(entry) for name, entry in deserialize(data)}
+        arrays = {name: _array(entry) for name, entry in deserialize(data)}  # type: ignore[no-untyped-call]
         metadata = _metadata(data)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{place}: not a complete safetensors file: {error}") from error
