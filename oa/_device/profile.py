@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from oa._device.features import PASSIVE, extension_of
@@ -19,6 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_FOLDER = Path(__file__).with_name("profiles")
 PROFILES = ("strict", "compat")
 ADDRESSINGS = ("address", "descriptor")
 #: Limits that a driver does not report count as unlimited.
@@ -64,8 +65,7 @@ class Profile:
 @cache
 def table(name: str) -> Mapping[str, Any]:
     """The parsed `profiles/<name>.toml`."""
-    text = resources.files("oa._device").joinpath("profiles", f"{name}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def is_software(snapshot: Snapshot) -> bool:

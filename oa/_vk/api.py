@@ -115,6 +115,14 @@ class _Array(list[Any]):
         self.owner = owner
 
 
+class Strings:
+    """A `char **` for Vulkan together with the strings it points at."""
+
+    def __init__(self, values: list[str]) -> None:
+        self._values = [ffi.new("char[]", value.encode()) for value in values]
+        self.pointer = ffi.new("char *[]", self._values) if values else NULL
+
+
 class Functions:
     """Vulkan commands bound once as attributes named without the `vk` prefix: `functions.CmdDispatch(...)`.
 

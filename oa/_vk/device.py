@@ -9,11 +9,10 @@ from oa import errors
 from oa._device import Profile, Snapshot
 from oa._device.features import BY_NAME
 from oa._vk import constants as c
-from oa._vk.api import NULL, Functions, ProcessBound, created, destroyed, failure, new
+from oa._vk.api import NULL, Functions, ProcessBound, Strings, created, destroyed, failure, new
 from oa._vk.cdef import ffi
 from oa._vk.command import VulkanCommands
 from oa._vk.handle import Handle
-from oa._vk.instance import strings
 from oa._vk.memory import VulkanBuffer, budget, preference
 from oa._vk.pipeline import Layouts, VulkanDescriptorPool, VulkanPipeline, VulkanPipelineCache
 from oa._vk.probe import chain
@@ -81,7 +80,7 @@ class VulkanDevice(ProcessBound):
         queue = new(
             "VkDeviceQueueCreateInfo", queueFamilyIndex=family, queueCount=1, pQueuePriorities=priority
         )
-        extensions = strings(list(self.profile.extensions))
+        extensions = Strings(list(self.profile.extensions))
         info = new(
             "VkDeviceCreateInfo",
             pNext=base,

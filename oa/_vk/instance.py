@@ -10,8 +10,21 @@ from oa import errors
 from oa._device import Profile, Snapshot
 from oa._vk import constants as c
 from oa._vk import loader
-from oa._vk.api import NULL, Functions, ProcessBound, check, created, destroyed, enumerate_all, new, text
+from oa._vk.api import (
+    NULL,
+    Functions,
+    ProcessBound,
+    Strings,
+    check,
+    created,
+    destroyed,
+    enumerate_all,
+    new,
+    text,
+)
 from oa._vk.cdef import ffi
+from oa._vk.device import VulkanDevice
+from oa._vk.probe import record
 
 if TYPE_CHECKING:
     from oa._vk.interface import Device
@@ -146,7 +159,7 @@ class Connection:
                 "VkValidationFeaturesEXT", enabledValidationFeatureCount=1, pEnabledValidationFeatures=enables
             )
             keep = [enables, chain]
-        layer_names, extension_names = strings(layers), strings(wanted)
+        layer_names, extension_names = Strings(layers), Strings(wanted)
         application = new("VkApplicationInfo", apiVersion=self.api[0] << 22 | self.api[1] << 12)
         info = new(
             "VkInstanceCreateInfo",
@@ -196,14 +209,6 @@ class Connection:
             self.functions.DestroyInstance(self.handle, NULL)
             self.handle = None
             destroyed("instance")
-
-
-class strings:
-    """A `char **` for Vulkan together with the strings it points at."""
-
-    def __init__(self, values: list[str]) -> None:
-        self._values = [ffi.new("char[]", value.encode()) for value in values]
-        self.pointer = ffi.new("char *[]", self._values) if values else NULL
 
 
 class _layer_settings:
@@ -318,13 +323,9 @@ class Adapter:
     def snapshot(self) -> Snapshot:
         """What the device says about itself; read once."""
         if self._snapshot is None:
-            from oa._vk.probe import record
-
             self._snapshot = record(self.connection.functions, self.handle, self.connection.api)
         return self._snapshot
 
     def open(self, profile: Profile) -> Device:
         """Open the device with exactly the capabilities of a profile planned from this adapter's snapshot."""
-        from oa._vk.device import VulkanDevice
-
         return VulkanDevice(self, profile)
