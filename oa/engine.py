@@ -9,7 +9,9 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -121,9 +123,7 @@ class Engine:
         name = self.device.snapshot.name
         if self.device.profile.software and not CONFIG.quiet and request != "cpu" and name not in _NOTICED:
             _NOTICED.add(name)
-            print(
-                f"oa: no hardware device found; running on {name} (a CPU). See `oa doctor`.", file=sys.stderr
-            )
+            sys.stderr.write(f"oa: no hardware device found; running on {name} (a CPU). See `oa doctor`.\n")
 
     # -- who may use it, and when
 
@@ -173,20 +173,20 @@ class Engine:
 
     def record(self, instance: Instance, values: tuple[Value, ...], facade: type[Typed]) -> Any:
         """Append one operation to the pending batch and return its result."""
-        if threading.get_ident() != self._thread or self._refusal is not None:
+        if get_ident() != self._thread or self._refusal is not None:
             self._check()
         batch = self._batch
         for value in values:
             if value.batch is not batch and value.storage is None and value.number is None:
                 raise self._unusable(value)
-        outputs = batch.append(instance, values, caller())
         made = []
-        for value in outputs:
+        for value in batch.append(instance, values, caller()):
             handle = facade(self, value)
-            value.handle = weakref.ref(handle)
+            value.handle = ref(handle)
             made.append(handle)
-        for tape in self._tapes:
-            tape.record(instance, values, made)
+        if self._tapes:
+            for tape in self._tapes:
+                tape.record(instance, values, made)
         if batch.count >= FULL_BATCH and self._capture is None:
             self.flush()
         return made[0] if len(made) == 1 else tuple(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from itertools import count
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from oa._graph.views import Layout
@@ -13,51 +13,41 @@ from oa._schema.op import Instance
 from oa._schema.spec import Spec
 
 Where = tuple[CodeType, int]
-_SERIALS = count()
+_SERIALS = count(1)
 _PACKAGE = __name__.partition(".")[0]
+
+
+def _nobody() -> None:
+    return None
 
 
 class Value:
     """One SSA value: pending (made by a node of a batch), stored, a Python number, or failed.
 
     `handle` is a weak reference to the user's object: a value whose handle is dead is wanted by nobody outside its batch.
+    Defaults live in the class, so that recording an operation sets only what differs.
     """
 
-    __slots__ = (
-        "batch",
-        "error",
-        "handle",
-        "layout",
-        "node",
-        "number",
-        "ordinal",
-        "plan",
-        "serial",
-        "spec",
-        "storage",
-    )
+    batch: Batch | None = None
+    node: Node | None = None
+    ordinal = 0
+    serial = 0  #: never reused, unlike an object's id; given by `number_of`
+    storage: Any = None
+    layout: Layout | None = None
+    number: bool | int | float | None = None
+    error: BaseException | None = None
+    plan: Any = None
+    handle: Callable[[], Any] = staticmethod(_nobody)
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.serial = next(_SERIALS)  #: never reused, unlike an object's id
-        self.batch: Batch | None = None
-        self.node: Node | None = None
-        self.ordinal = 0
-        self.storage: Any = None
-        self.layout: Layout | None = None
-        self.number: bool | int | float | None = None
-        self.error: BaseException | None = None
-        self.plan: Any = None
-        self.handle: Callable[[], Any] = _nobody
-
-    @property
-    def pending(self) -> bool:
-        """Whether the value waits for its batch to run."""
-        return self.batch is not None
 
 
-def _nobody() -> None:
-    return None
+def number_of(value: Value) -> int:
+    """The value's serial number, given at first use."""
+    if not value.serial:
+        value.serial = next(_SERIALS)
+    return value.serial
 
 
 class Node:
@@ -108,36 +98,47 @@ class Batch:
             self.count += 1
         self.nodes.append(node)
 
-    def append(self, instance: Instance, inputs: tuple[Value, ...], where: Where) -> tuple[Value, ...]:
+    def append(self, instance: Instance, inputs: tuple[Value, ...], where: Where) -> list[Value]:
         """Record one node and return its results."""
         key = self.key
         key.append(instance.id)
         for value in inputs:
             key.append(value.ordinal if value.batch is self else self.external(value))
-        outputs = []
+        node = Node(instance, inputs, (), where)
+        made = []
         for out in instance.outs:
             value = Value(out)
             value.batch = self
+            value.node = node
             value.ordinal = self.count
             self.count += 1
-            outputs.append(value)
-        made = tuple(outputs)
-        node = Node(instance, inputs, made, where)
-        for value in made:
-            value.node = node
+            made.append(value)
+        node.outputs = tuple(made)
         self.nodes.append(node)
         return made
+
+
+#: Identities of code objects of this package, which live as long as it does.
+_INNER: set[int] = set()
 
 
 def caller() -> Where:
     """Code object and instruction offset of the innermost frame outside the package; resolved to a line only when shown."""
     frame = sys._getframe(2)
-    while frame.f_back is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != _PACKAGE and not name.startswith("oa."):
+    while id(frame.f_code) in _INNER or _is_inner(frame):
+        outer = frame.f_back
+        if outer is None:
             break
-        frame = frame.f_back
+        frame = outer
     return frame.f_code, frame.f_lasti
+
+
+def _is_inner(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    if name != _PACKAGE and not name.startswith("oa."):
+        return False
+    _INNER.add(id(frame.f_code))
+    return True
 
 
 def line_of(where: Where) -> str:

@@ -83,7 +83,9 @@ def record(
         specs: list[Any] = [v._value.spec if isinstance(v, Typed) else type(v) for v in operands]
         key = (*specs, freeze(tuple(attrs.items()))) if attrs else tuple(specs)
         found = operation.cache.get(key)
-        if found is None or any(not isinstance(v, Typed) for v in operands):
+        if (
+            found is None
+        ):  # a Python number among the operands never has a key: its type stands where a spec would
             return _record_general(operation, engine, operands, attrs, facade)
         return engine.record(found, tuple([v._value for v in operands]), facade)
     except OaError as error:
@@ -143,22 +145,41 @@ def wrap(
         def call(*operands: Any, **attrs: Any) -> Any:
             return record(operation, operands, {**defaults, **attrs}, facade())
 
-    elif not defaults and count <= 2:
-
-        def call(*operands: Any, **named: Any) -> Any:
-            if len(operands) != count or named:
-                operands, _ = _bind(operation, operands, named)
-            return record(operation, operands, {}, facade())
-
+    elif not defaults and count == 2:
+        call = _binary(operation, facade)
     else:
 
         def call(*operands: Any, **named: Any) -> Any:
-            operands, attrs = _bind(operation, operands, named)
-            return record(operation, operands, attrs, facade())
+            if defaults or named or len(operands) != count:
+                operands, attrs = _bind(operation, operands, named)
+                return record(operation, operands, attrs, facade())
+            return record(operation, operands, {}, facade())
 
     wrapped = functools.wraps(function)(call)
     wrapped.operation = operation  # type: ignore[attr-defined]
     return wrapped
+
+
+def _binary(operation: Operation, facade: Callable[[], type[Typed]]) -> Callable[..., Any]:
+    """The public function of an operation of two operands, with a short way for two values seen before."""
+    known = operation.cache
+    made: list[type[Typed]] = []
+
+    def call(*operands: Any, **named: Any) -> Any:
+        if len(operands) == 2 and not named:
+            a, b = operands
+            if isinstance(a, Typed) and isinstance(b, Typed) and a._engine is b._engine and made:
+                left, right = a._value, b._value
+                found = known.get((left.spec, right.spec))
+                if found is not None:
+                    return a._engine.record(found, (left, right), made[0])
+        else:
+            operands, _ = _bind(operation, operands, named)
+        if not made:
+            made.append(facade())
+        return record(operation, operands, {}, made[0])
+
+    return call
 
 
 def _bind(

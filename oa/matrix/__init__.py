@@ -1,5 +1,8 @@
 """`oa.matrix`: arrays of any rank up to 8, and stateless operations on them."""
 
+import sys
+
+from oa.matrix import value
 from oa.matrix.create import (
     arange,
     eye,
@@ -104,6 +107,8 @@ from oa.matrix.shape import (
     transpose,
 )
 from oa.matrix.value import Matrix
+
+value._operations = sys.modules[__name__]
 
 __all__ = [
     "Matrix",

@@ -159,43 +159,43 @@ class Matrix(Typed):
 
     def astype(self, dtype: Any) -> Matrix:
         """The elements in another dtype; see `oa.matrix.astype`."""
-        return _m().astype(self, as_dtype(dtype))
+        return _operations.astype(self, as_dtype(dtype))
 
     def copy(self) -> Matrix:
         """The same elements in storage of their own."""
-        return _m().copy(self)
+        return _operations.copy(self)
 
     def reshape(self, *shape: Any) -> Matrix:
         """The elements under another shape; see `oa.matrix.reshape`."""
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return _m().reshape(self, wanted)
+        return _operations.reshape(self, wanted)
 
     def transpose(self, *axes: int) -> Matrix:
         """All axes reversed, or two swapped; see `oa.matrix.transpose`."""
-        return _m().transpose(self, *axes)
+        return _operations.transpose(self, *axes)
 
     @property
     def T(self) -> Matrix:
         """The transpose of a rank-2 value."""
         if self.ndim != 2:
             raise ShapeError(f"T: the value has rank {self.ndim}, wanted 2; use oa.matrix.permute_dims")
-        return _m().transpose(self)
+        return _operations.transpose(self)
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.sum`."""
-        return _m().sum(self, axis=axis, keepdims=keepdims)
+        return _operations.sum(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.mean`."""
-        return _m().mean(self, axis=axis, keepdims=keepdims)
+        return _operations.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.max`."""
-        return _m().max(self, axis=axis, keepdims=keepdims)
+        return _operations.max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Matrix:
         """See `oa.matrix.min`."""
-        return _m().min(self, axis=axis, keepdims=keepdims)
+        return _operations.min(self, axis=axis, keepdims=keepdims)
 
     # -- indexing
 
@@ -207,113 +207,106 @@ class Matrix(Typed):
     # -- operators
 
     def __add__(self, other: Any) -> Matrix:
-        return _binary("add", self, other)
+        return _operations.add(self, other)
 
     def __radd__(self, other: Any) -> Matrix:
-        return _binary("add", other, self)
+        return _operations.add(other, self)
 
     def __sub__(self, other: Any) -> Matrix:
-        return _binary("subtract", self, other)
+        return _operations.subtract(self, other)
 
     def __rsub__(self, other: Any) -> Matrix:
-        return _binary("subtract", other, self)
+        return _operations.subtract(other, self)
 
     def __mul__(self, other: Any) -> Matrix:
-        return _binary("multiply", self, other)
+        return _operations.multiply(self, other)
 
     def __rmul__(self, other: Any) -> Matrix:
-        return _binary("multiply", other, self)
+        return _operations.multiply(other, self)
 
     def __truediv__(self, other: Any) -> Matrix:
-        return _binary("divide", self, other)
+        return _operations.divide(self, other)
 
     def __rtruediv__(self, other: Any) -> Matrix:
-        return _binary("divide", other, self)
+        return _operations.divide(other, self)
 
     def __floordiv__(self, other: Any) -> Matrix:
-        return _binary("floor_divide", self, other)
+        return _operations.floor_divide(self, other)
 
     def __rfloordiv__(self, other: Any) -> Matrix:
-        return _binary("floor_divide", other, self)
+        return _operations.floor_divide(other, self)
 
     def __mod__(self, other: Any) -> Matrix:
-        return _binary("remainder", self, other)
+        return _operations.remainder(self, other)
 
     def __rmod__(self, other: Any) -> Matrix:
-        return _binary("remainder", other, self)
+        return _operations.remainder(other, self)
 
     def __pow__(self, other: Any) -> Matrix:
-        return _binary("pow", self, other)
+        return _operations.pow(self, other)
 
     def __rpow__(self, other: Any) -> Matrix:
-        return _binary("pow", other, self)
+        return _operations.pow(other, self)
 
     def __matmul__(self, other: Any) -> Matrix:
-        return _binary("matmul", self, other)
+        return _operations.matmul(self, other)
 
     def __and__(self, other: Any) -> Matrix:
-        return _binary("bitwise_and", self, other)
+        return _operations.bitwise_and(self, other)
 
     def __rand__(self, other: Any) -> Matrix:
-        return _binary("bitwise_and", other, self)
+        return _operations.bitwise_and(other, self)
 
     def __or__(self, other: Any) -> Matrix:
-        return _binary("bitwise_or", self, other)
+        return _operations.bitwise_or(self, other)
 
     def __ror__(self, other: Any) -> Matrix:
-        return _binary("bitwise_or", other, self)
+        return _operations.bitwise_or(other, self)
 
     def __xor__(self, other: Any) -> Matrix:
-        return _binary("bitwise_xor", self, other)
+        return _operations.bitwise_xor(self, other)
 
     def __rxor__(self, other: Any) -> Matrix:
-        return _binary("bitwise_xor", other, self)
+        return _operations.bitwise_xor(other, self)
 
     def __lshift__(self, other: Any) -> Matrix:
-        return _binary("bitwise_left_shift", self, other)
+        return _operations.bitwise_left_shift(self, other)
 
     def __rshift__(self, other: Any) -> Matrix:
-        return _binary("bitwise_right_shift", self, other)
+        return _operations.bitwise_right_shift(self, other)
 
     def __eq__(self, other: Any) -> Matrix:  # type: ignore[override]
-        return _binary("equal", self, other)
+        return _operations.equal(self, other)
 
     def __ne__(self, other: Any) -> Matrix:  # type: ignore[override]
-        return _binary("not_equal", self, other)
+        return _operations.not_equal(self, other)
 
     def __lt__(self, other: Any) -> Matrix:
-        return _binary("less", self, other)
+        return _operations.less(self, other)
 
     def __le__(self, other: Any) -> Matrix:
-        return _binary("less_equal", self, other)
+        return _operations.less_equal(self, other)
 
     def __gt__(self, other: Any) -> Matrix:
-        return _binary("greater", self, other)
+        return _operations.greater(self, other)
 
     def __ge__(self, other: Any) -> Matrix:
-        return _binary("greater_equal", self, other)
+        return _operations.greater_equal(self, other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __neg__(self) -> Matrix:
-        return _m().negative(self)
+        return _operations.negative(self)
 
     def __pos__(self) -> Matrix:
         return self
 
     def __abs__(self) -> Matrix:
-        return _m().abs(self)
+        return _operations.abs(self)
 
     def __invert__(self) -> Matrix:
-        return _m().bitwise_invert(self)
+        return _operations.bitwise_invert(self)
 
 
-def _m() -> Any:
-    """The matrix module; a call and not an import at the top because the module imports this one."""
-    import oa.matrix as matrix
-
-    return matrix
-
-
-def _binary(name: str, a: Any, b: Any) -> Matrix:
-    return getattr(_m(), name)(a, b)
+#: The module `oa.matrix`, whose functions the methods call; set by that module, which imports this one.
+_operations: Any = None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oa import matrix
-from oa._graph.node import Value
+from oa._graph.node import Value, number_of
 from oa._schema.op import Derived, Instance
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, TapeError
@@ -26,7 +26,12 @@ class _Entry:
     __slots__ = ("inputs", "instance", "kept", "outputs", "watched")
 
     def __init__(
-        self, instance: Instance, inputs: tuple[int, ...], outputs: tuple[int, ...], watched: tuple[bool, ...], kept: Any
+        self,
+        instance: Instance,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        watched: tuple[bool, ...],
+        kept: Any,
     ) -> None:
         self.instance = instance
         self.inputs = inputs
@@ -58,7 +63,9 @@ class GradientTape:
         self._entries: list[_Entry] = []
         self._watched: set[int] = set()  #: serial numbers of values that depend on a source, sources included
         self._sources: set[int] = set()
-        self._parameters: dict[int, tuple[Any, int]] = {}  #: by identity: the parameter and its value's serial number
+        self._parameters: dict[
+            int, tuple[Any, int]
+        ] = {}  #: by identity: the parameter and its value's serial number
         self._engines: list[Any] = []
         self._consumed = False
         self._open = False
@@ -102,9 +109,11 @@ class GradientTape:
         if not isinstance(found, Typed):
             raise ArgumentError(f"tape.watch: got {type(value).__name__}; wanted a Matrix or a Parameter")
         if not found._value.spec.dtype.is_float:
-            raise ArgumentError(f"tape.watch: a {found._value.spec.dtype.name} value has no gradient; wanted float32")
+            raise ArgumentError(
+                f"tape.watch: a {found._value.spec.dtype.name} value has no gradient; wanted float32"
+            )
         if found is not value:
-            self._parameters[id(value)] = (value, found._value.serial)
+            self._parameters[id(value)] = (value, number_of(found._value))
         self._add(found)
 
     def _add(self, handle: Typed) -> None:
@@ -112,8 +121,8 @@ class GradientTape:
         if self._open and engine not in self._engines:
             self._engines.append(engine)
             engine._tapes.append(self)
-        self._watched.add(handle._value.serial)
-        self._sources.add(handle._value.serial)
+        self._watched.add(number_of(handle._value))
+        self._sources.add(number_of(handle._value))
 
     def record(self, instance: Instance, values: tuple[Value, ...], results: Sequence[Typed]) -> None:
         """Called by the engine for every operation while the tape is open."""
@@ -123,13 +132,17 @@ class GradientTape:
         kept = self._kept(instance, values, watched, results)
         if kept is None:
             return
-        inputs = tuple(v.serial for v in values)
-        outputs = tuple(h._value.serial for h in results)
+        inputs = tuple(number_of(v) for v in values)
+        outputs = tuple(number_of(h._value) for h in results)
         self._watched.update(outputs)
         self._entries.append(_Entry(instance, inputs, outputs, watched, kept))
 
     def _kept(
-        self, instance: Instance, values: tuple[Value, ...], watched: tuple[bool, ...], results: Sequence[Typed]
+        self,
+        instance: Instance,
+        values: tuple[Value, ...],
+        watched: tuple[bool, ...],
+        results: Sequence[Typed],
     ) -> dict[str | int, Any] | None:
         """Handles of exactly what the gradient rule names; None when nothing flows back."""
         kind = instance.op.kind
@@ -160,28 +173,32 @@ class GradientTape:
         `target` is a float32 scalar, or any shape when `seed` gives its cotangent.
         """
         self._require()
-        if not isinstance(target, Typed) or target._value.serial not in self._watched:
+        if not isinstance(target, Typed) or number_of(target._value) not in self._watched:
             raise TapeError(
                 "tape.gradient: the tape did not record how the target depends on a watched value;"
                 " compute it inside the with block from watched values"
             )
         if seed is None:
             if target._value.spec.size != 1:
-                raise TapeError(f"tape.gradient: the target has shape {target._value.spec.shape}; wanted one element, or a seed")
+                raise TapeError(
+                    f"tape.gradient: the target has shape {target._value.spec.shape}; wanted one element, or a seed"
+                )
             seed = matrix.ones_like(target)
         flat = list(sources) if isinstance(sources, (list, tuple)) else [sources]
         wanted = [self._key(s) for s in flat]
         if not self.persistent:
             self._stop()
-        cotangents = self._backward(target._value.serial, seed)
+        cotangents = self._backward(number_of(target._value), seed)
         found = [cotangents.get(k) for k in wanted]
         if not self.persistent:
             self.close()
-        return found if isinstance(sources, list) else tuple(found) if isinstance(sources, tuple) else found[0]
+        return (
+            found if isinstance(sources, list) else tuple(found) if isinstance(sources, tuple) else found[0]
+        )
 
     def _key(self, source: Any) -> int:
         if isinstance(source, Typed):
-            key: int | None = source._value.serial
+            key: int | None = number_of(source._value)
         else:
             key = self._parameters.get(id(source), (None, None))[1]
         if key is None or key not in self._watched:
@@ -269,9 +286,9 @@ def _pull_composite(entry: _Entry, cotangents: list[Any]) -> list[Any]:
     for root, own in zip(graph.roots, cotangents):
         if own is None:
             continue
-        part = tape._backward(outs[root]._value.serial, own)
+        part = tape._backward(number_of(outs[root]._value), own)
         for k, handle in enumerate(handles):
-            got = part.get(_value(handle).serial) if entry.watched[k] else None
+            got = part.get(number_of(_value(handle))) if entry.watched[k] else None
             if got is not None:
                 found[k] = got if found[k] is None else matrix.add(found[k], got)
     tape.close()
@@ -281,6 +298,6 @@ def _pull_composite(entry: _Entry, cotangents: list[Any]) -> list[Any]:
 def read(parameter: Any, value: Matrix) -> None:
     """Every open tape watches a Parameter whose value is read."""
     for tape in _OPEN:
-        tape._parameters[id(parameter)] = (parameter, value._value.serial)
-        if value._value.serial not in tape._watched:
+        tape._parameters[id(parameter)] = (parameter, number_of(value._value))
+        if number_of(value._value) not in tape._watched:
             tape._add(value)
