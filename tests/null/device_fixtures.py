@@ -6,6 +6,8 @@ import dataclasses
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from oa._device import MemoryHeap, MemoryType, Snapshot
 
 FOLDER = Path(__file__).resolve().parent.parent / "snapshots"
@@ -37,3 +39,10 @@ def card(name: str = "radv-navi21") -> Snapshot:
         ),
         limits={**snapshot(name).limits, "timestampPeriod": 10.0},
     )
+
+
+def package_tool(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make `name` the only program on the path."""
+    tool = folder / name
+    tool.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(folder))

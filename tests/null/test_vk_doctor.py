@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from oa.__main__ import main
 from oa._device import describe
 from oa._doctor import Driver, Problem, Report, advise, examine, line
 from oa._vk import loader
-from tests.null.device_fixtures import card, snapshot
+from tests.null.device_fixtures import card, package_tool, snapshot
 from tools.gen_vk import ROOT
 
 
@@ -58,8 +59,8 @@ def first(made: Report, fault: str = "") -> Problem:
     return advise(made, fault)[0]
 
 
-def test_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader.shutil, "which", lambda tool: "x" if tool == "dnf" else None)
+def test_remedies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package_tool(tmp_path, monkeypatch, "dnf")
     monkeypatch.setattr(_doctor.glob, "glob", lambda pattern: [])
     bare = first(report())
     assert bare == Problem(

@@ -87,7 +87,7 @@ def test_a_named_loader_has_to_open() -> None:
         open_instance(library="libnothing-like-it.so.1")
 
 
-def test_explanations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explanations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
     monkeypatch.delenv("VK_ICD_FILENAMES", raising=False)
     monkeypatch.setattr(
@@ -95,7 +95,7 @@ def test_explanations(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert "sudo apt-get install -y libvulkan1 mesa-vulkan-drivers" in explain(["a.json: gone"])
     assert "a.json: gone" in explain(["a.json: gone"])
-    monkeypatch.setattr(loader.shutil, "which", lambda tool: None)
+    monkeypatch.setenv("PATH", "/nonexistent")
     assert "package tool" in explain([])
     monkeypatch.setenv("VK_ICD_FILENAMES", "/nonexistent")
     assert "VK_ICD_FILENAMES=/nonexistent" in explain([])
