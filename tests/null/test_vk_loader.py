@@ -90,9 +90,7 @@ def test_a_named_loader_has_to_open() -> None:
 def test_explanations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
     monkeypatch.delenv("VK_ICD_FILENAMES", raising=False)
-    monkeypatch.setattr(
-        loader.shutil, "which", lambda tool: "/usr/bin/apt-get" if tool == "apt-get" else None
-    )
+    package_tool(tmp_path, monkeypatch, "apt-get")
     assert "sudo apt-get install -y libvulkan1 mesa-vulkan-drivers" in explain(["a.json: gone"])
     assert "a.json: gone" in explain(["a.json: gone"])
     monkeypatch.setenv("PATH", "/nonexistent")
