@@ -11,6 +11,7 @@ import pytest
 from oa import errors
 from oa._vk import loader, open_instance
 from oa._vk.instance import explain
+from tests.null.device_fixtures import package_tool
 
 
 def manifest(folder: Path, name: str, library: str | None = "libdriver.so", **icd: str) -> str:
