@@ -6,13 +6,14 @@ writes (parts of one result aside). Every read must find the value it means, who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from oa._lower.plan import Access, Barrier, Dispatch, Operand, Plan, Space
 from oa.errors import InternalError
 
 Key = tuple[int, int]
+Held = tuple[int, int, int]  #: first byte, end, value
 
 
 def _fail(message: str) -> None:
@@ -53,31 +54,45 @@ def check_order(plan: Plan) -> None:
             _fail(f"the barrier before {after[0].label if after else 'the end'} separates nothing")
 
 
-def check_values(plan: Plan, identities: Sequence[Sequence[int]]) -> None:
-    """Every read finds its value: `identities[d][k]` says which value operand k of dispatch d means."""
-    memory: dict[Key, list[tuple[int, int, int]]] = {}
+def check_values(plan: Plan, identities: Sequence[Sequence[int]], parents: Mapping[int, int]) -> None:
+    """Every read finds its value: `identities[d][k]` says which value operand k of dispatch d means.
+
+    `parents` names values that are computed in their place inside another, as a part of it.
+    """
+    memory: dict[Key, list[Held]] = {}
     for dispatch, names in zip(plan.dispatches(), identities):
         for operand, name in zip(dispatch.operands, names):
             if Access.READ in operand.access and operand.space is not Space.INPUT:
-                _expect(memory.get((operand.space, operand.index), []), operand, name, dispatch.label)
+                _expect(
+                    memory.get((operand.space, operand.index), []), operand, name, parents, dispatch.label
+                )
         for operand, name in zip(dispatch.operands, names):
             if Access.WRITE in operand.access:
                 if operand.space is Space.INPUT:
                     _fail(f"{dispatch.label} writes an input")
-                _write(memory.setdefault((operand.space, operand.index), []), operand, name)
+                _write(memory.setdefault((operand.space, operand.index), []), operand, name, parents)
 
 
-def _expect(held: list[tuple[int, int, int]], operand: Operand, name: int, label: str) -> None:
-    whole = (operand.offset, operand.offset + operand.size, name)
-    if whole not in held:
+def _expect(held: list[Held], operand: Operand, name: int, parents: Mapping[int, int], label: str) -> None:
+    start, stop = operand.offset, operand.offset + operand.size
+    if (start, stop, name) in held:
+        return
+    at = start
+    for low, high, other in sorted(held):
+        if other == name or parents.get(other) == name:
+            if low > at:
+                break
+            at = max(at, high)
+    if at < stop:
         _fail(
-            f"{label} reads value {name} at {operand.space.name}[{whole[0]}:{whole[1]}], which holds something else"
+            f"{label} reads value {name} at {operand.space.name}[{start}:{stop}], which holds something else"
         )
 
 
-def _write(held: list[tuple[int, int, int]], operand: Operand, name: int) -> None:
+def _write(held: list[Held], operand: Operand, name: int, parents: Mapping[int, int]) -> None:
     start, stop = operand.offset, operand.offset + operand.size
-    held[:] = [h for h in held if h[1] <= start or h[0] >= stop or h[2] == name]
+    family = parents.get(name, name)
+    held[:] = [h for h in held if h[1] <= start or h[0] >= stop or parents.get(h[2], h[2]) == family]
     if (start, stop, name) not in held:
         held.append((start, stop, name))
 

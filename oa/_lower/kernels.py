@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oa._kernel.emit.nest import compile_nest
 from oa._kernel.matmul import family as matmul
+from oa._lower.alias import Alias
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
 from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
 from oa._lower.plan import Access, Kernel
 from oa._lower.pull import Pull
-from oa._lower.route import address, is_trailing
+from oa._lower.route import address, is_trailing, view_source
 from oa._schema import scalar as sc
 from oa._schema.spec import Shape, contiguous_strides
 from oa.errors import InternalError, Unsupported
@@ -43,15 +45,17 @@ class Draft:
 PARTIAL = 1 << 40
 
 
-def drafts(fusion: Fusion, profile: Profile) -> list[Draft]:
+def drafts(fusion: Fusion, profile: Profile, in_place: Mapping[Ref, Alias]) -> list[Draft]:
     """The dispatches of all clusters, in an order that respects dependencies."""
     found: list[Draft] = []
     for number, cluster in enumerate(fusion.clusters):
-        found.extend(_drafts(fusion, cluster, profile, number))
+        found.extend(_drafts(fusion, cluster, profile, number, in_place))
     return found
 
 
-def _drafts(fusion: Fusion, cluster: Cluster, profile: Profile, number: int) -> list[Draft]:
+def _drafts(
+    fusion: Fusion, cluster: Cluster, profile: Profile, number: int, in_place: Mapping[Ref, Alias]
+) -> list[Draft]:
     base = fusion.base
     first = base.nodes[cluster.members[0]]
     if all(base.nodes[r].spec.size == 0 for r in cluster.members):
@@ -59,7 +63,7 @@ def _drafts(fusion: Fusion, cluster: Cluster, profile: Profile, number: int) -> 
     if cluster.kind == "matmul":
         return _matmul(base, cluster.members[0], first, profile, number)
     if cluster.kind == "concat":
-        return _concat(fusion, cluster, first, profile)
+        return _concat(fusion, cluster, first, profile, in_place)
     if cluster.kind == "partial":
         return [_partial(fusion, cluster, first, profile)]
     return [_fused(fusion, cluster, profile)]
@@ -126,14 +130,18 @@ def _partial(fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile)
     return _draft(base, lowered, cluster, profile)
 
 
-def _concat(fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile) -> list[Draft]:
-    """One dispatch per operand, each writing its own part."""
+def _concat(
+    fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile, in_place: Mapping[Ref, Alias]
+) -> list[Draft]:
+    """One dispatch per operand that is not computed in place, each writing its own part."""
     base, ref = fusion.base, cluster.members[0]
     axis, strides = node.params[0], contiguous_strides(node.spec.shape)
     found, start = [], 0
     for operand in node.inputs:
         shape = base.spec(operand).shape
-        if 0 not in shape:
+        source = view_source(base, operand)[0]
+        placed = in_place.get(source) == Alias(ref, start * strides[axis] * node.spec.dtype.itemsize)
+        if 0 not in shape and not placed:
             pull = Pull(fusion, cluster, shape)
             value = pull.value(operand, dims(shape))
             address = linear(dims(shape), strides, start * strides[axis])

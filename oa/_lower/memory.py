@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oa._graph.graph import Input
+from oa._lower.alias import Alias
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.kernels import PARTIAL, Draft
 from oa._lower.plan import Access, Operand, Slot, Space
@@ -50,14 +51,19 @@ def input_slot(found: Input) -> Slot:
 
 
 def intervals(
-    base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: set[Ref]
+    base: BaseGraph,
+    drafts: Sequence[Draft],
+    levels: Sequence[int],
+    outputs: set[Ref],
+    in_place: Mapping[Ref, Alias],
 ) -> list[Interval]:
-    """Lifetimes of everything that is neither input nor output."""
+    """Lifetimes of everything that is neither input nor output; what is computed in place extends its parent's."""
     first: dict[Ref, int] = {}
     last: dict[Ref, int] = {}
     sizes: dict[Ref, int] = {}
     for draft, level in zip(drafts, levels):
-        for ref, access in draft.operands:
+        for operand, access in draft.operands:
+            ref = in_place[operand].parent if operand in in_place else operand
             if ref < 0 or ref in outputs:
                 continue
             sizes[ref] = padded(draft.partial_bytes if ref >= PARTIAL else base.nodes[ref].spec.nbytes)
@@ -89,7 +95,11 @@ def colour(wanted: Sequence[Interval]) -> tuple[dict[Ref, int], int]:
 
 
 def place(
-    base: BaseGraph, drafts: Sequence[Draft], levels: Sequence[int], outputs: Sequence[Ref]
+    base: BaseGraph,
+    drafts: Sequence[Draft],
+    levels: Sequence[int],
+    outputs: Sequence[Ref],
+    in_place: Mapping[Ref, Alias],
 ) -> tuple[dict[Ref, Place], int]:
     """A place for every stored value, and the size of the arena."""
     places: dict[Ref, Place] = {}
@@ -100,10 +110,14 @@ def place(
             stored += 1
     for number, ref in enumerate(outputs):
         places[ref] = Place(Space.OUTPUT, number, 0, padded(base.nodes[ref].spec.nbytes))
-    scratch = intervals(base, drafts, levels, set(outputs))
+    scratch = intervals(base, drafts, levels, set(outputs), in_place)
     offsets, total = colour(scratch)
     for interval in scratch:
         places[interval.ref] = Place(Space.SCRATCH, 0, offsets[interval.ref], interval.size)
+    for ref, alias in in_place.items():
+        whole = places[alias.parent]
+        size = padded(base.nodes[ref].spec.nbytes)
+        places[ref] = Place(whole.space, whole.index, whole.offset + alias.offset, size)
     return places, total
 
 

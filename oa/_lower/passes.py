@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from oa._graph.graph import Graph
 from oa._graph.views import Layout
 from oa._lower import check
+from oa._lower.alias import Alias, aliases
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.expand import expand
 from oa._lower.fuse import Fusion
@@ -68,14 +69,15 @@ def lower(
     base = route(expand(graph), profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
     fusion = Fusion(base, buffers, fused)
-    found = drafts(fusion, profile)
-    at = levels(found)
+    in_place = aliases(fusion)
+    found = drafts(fusion, profile, in_place)
+    at = levels(found, in_place)
     order = sorted(range(len(found)), key=lambda k: at[k])
     outputs = _outputs(base)
-    places, scratch = place(base, found, at, outputs)
+    places, scratch = place(base, found, at, outputs, in_place)
     scalars = tuple(k for k, i in enumerate(base.inputs) if i.is_scalar)
     slots = {number: slot for slot, number in enumerate(scalars)}
-    dispatches = [_dispatch(found[k], places, slots) for k in order]
+    dispatches = [_dispatch(found[k], places, slots, in_place) for k in order]
     stored = tuple(k for k, i in enumerate(base.inputs) if not i.is_scalar)
     plan = Plan(
         with_barriers(dispatches),
@@ -85,16 +87,17 @@ def lower(
         scratch_bytes=scratch,
     )
     plan = replace(plan, digest=digest(plan))
-    prove(plan, [[ref for ref, _ in found[k].operands] for k in order], profile)
+    parents = {ref: alias.parent for ref, alias in in_place.items()}
+    prove(plan, [[ref for ref, _ in found[k].operands] for k in order], parents, profile)
     results = tuple(_binding(base, root, outputs, stored) for root in base.roots)
     return Program(plan, results, stored, scalars, base.text())
 
 
-def prove(plan: Plan, identities: list[list[int]], profile: Profile) -> None:
+def prove(plan: Plan, identities: list[list[int]], parents: dict[int, int], profile: Profile) -> None:
     """Run the independent checks."""
     limits = profile.limits
     check.check_order(plan)
-    check.check_values(plan, identities)
+    check.check_values(plan, identities, parents)
     check.check_bounds(plan, limits.shared_bytes, limits.max_groups, limits.max_invocations)
 
 
@@ -118,10 +121,13 @@ def _slot(base: BaseGraph, ref: Ref) -> Slot:
     return Slot(spec.dtype.name, spec.shape, padded(spec.nbytes))
 
 
-def _dispatch(draft: Draft, places: dict[Ref, Place], slots: dict[int, int]) -> Dispatch:
+def _dispatch(
+    draft: Draft, places: dict[Ref, Place], slots: dict[int, int], in_place: dict[Ref, Alias]
+) -> Dispatch:
     operands = []
     for ref, access in draft.operands:
-        part = ref + 1 if draft.part and access & Access.WRITE else 0
+        whole = in_place[ref].parent if ref in in_place else ref if draft.part else None
+        part = whole + 1 if whole is not None and access & Access.WRITE else 0
         operands.append(operand(places[ref], access, part))
     words = tuple(ScalarWord(slots[w.slot]) if isinstance(w, ScalarWord) else w for w in draft.words)
     return Dispatch(draft.kernel, draft.groups, tuple(operands), words, draft.sources, draft.label)

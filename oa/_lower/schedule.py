@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from oa._lower.alias import Alias
 from oa._lower.kernels import Draft
 from oa._lower.plan import Access, Barrier, Dispatch, Operand, Step
 
 
-def levels(drafts: Sequence[Draft]) -> list[int]:
+def levels(drafts: Sequence[Draft], in_place: Mapping[int, Alias]) -> list[int]:
     """The level of each dispatch: one more than the latest that it must follow."""
     written: dict[int, int] = {}
     parts: dict[int, bool] = {}
@@ -23,6 +24,10 @@ def levels(drafts: Sequence[Draft]) -> list[int]:
             if access & Access.WRITE:
                 written[ref] = max(written.get(ref, 0), level)
                 parts[ref] = draft.part
+                if ref in in_place:
+                    parent = in_place[ref].parent
+                    written[parent] = max(written.get(parent, 0), level)
+                    parts[parent] = True
         found.append(level)
     return found
 
