@@ -225,6 +225,14 @@ class Builder(Memory):
         self._branch(header)
         self._label(merge)
 
+    def repeat(self, count: Value, body: Callable[..., Sequence[Value]], *start: Value) -> tuple[Value, ...]:
+        """`count` (u32) times state = body(index, *state), from `start`; returns the last state."""
+        cells = [self.var(value) for value in start]
+        with self.loop(self.const(Ty.U32, 0), count, self.const(Ty.U32, 1)) as index:
+            for cell, value in zip(cells, body(index, *(self.get(c) for c in cells)), strict=True):
+                self.set(cell, value)
+        return tuple(self.get(cell) for cell in cells)
+
     # --- functions ------------------------------------------------------------------------------------------
 
     def function(
@@ -253,6 +261,10 @@ class Builder(Memory):
         self._code += (2 << 16 | sp.OP_RETURN_VALUE, value.id, 1 << 16 | sp.OP_FUNCTION_END)
         self._functions.append(head + self._variables + self._code)
         self._leave_function(outer)
+
+    def defined(self, name: str) -> bool:
+        """Whether the module has a function of this name."""
+        return name in self._callable
 
     def call(self, name: str, *args: Value) -> Value:
         """Call a function defined with `function`."""

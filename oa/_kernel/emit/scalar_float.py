@@ -1,0 +1,70 @@
+"""Scalar operations on float32 registers that are not in the prelude."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oa._kernel.emit.exact import INF, divide, sqrt
+from oa._kernel.emit.reg import Reg
+
+NAN_BITS = 0x7FC00000
+INF_BITS = 0x7F800000
+
+
+def is_nan(x: Reg) -> Reg:
+    """By the bits: comparisons of NaN may be optimised away by a driver."""
+    return (x.u & 0x7FFFFFFF) > INF_BITS
+
+
+def _known_number(x: Reg) -> bool:
+    const = x.v.const
+    return const is not None and const & 0x7FFFFFFF <= INF_BITS
+
+
+def _extremum(a: Reg, b: Reg, name: str) -> Reg:
+    """The larger ("max") or smaller ("min"); NaN if either is, -0 below +0."""
+    if _known_number(a) and not _known_number(b):
+        a, b = b, a
+    loses = a <= b if name == "max" else a >= b
+    if _known_number(b) and b.v.const != (0x80000000 if name == "max" else 0):
+        return loses.where(b, a)  # NaN compares false and stays; an equal zero takes the constant, the winner
+    value = (loses | is_nan(b)).where(b, a)
+    joined = (a.u & b.u if name == "max" else a.u | b.u).f  # equal: the same bits, or zeros of both signs
+    return a.eq(b).where(joined, value)
+
+
+def _sign(x: Reg) -> Reg:
+    signed = (x > 0.0).where(x.like(1.0), (x < 0.0).where(x.like(-1.0), 0.0))
+    return is_nan(x).where(x, signed)
+
+
+def _copysign(x: Reg, y: Reg) -> Reg:
+    return ((x.u & 0x7FFFFFFF) | (y.u & 0x80000000)).f
+
+
+OPERATIONS: dict[str, Callable[..., Reg]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": divide,
+    "neg": lambda x: -x,
+    "abs": lambda x: x.magnitude(),
+    "square": lambda x: x * x,
+    "min": lambda a, b: _extremum(a, b, "min"),
+    "max": lambda a, b: _extremum(a, b, "max"),
+    "floor": lambda x: x.one("ffloor"),
+    "ceil": lambda x: x.one("fceil"),
+    "trunc": lambda x: x.one("ftrunc"),
+    "round": lambda x: x.one("frint"),
+    "sign": _sign,
+    "sqrt": sqrt,
+    "rsqrt": lambda x: divide(1.0, sqrt(x)),
+    "recip": lambda x: divide(1.0, x),
+    "isnan": is_nan,
+    "isinf": lambda x: (x.u & 0x7FFFFFFF).eq(INF_BITS),
+    "isfinite": lambda x: (x.u & 0x7FFFFFFF) < INF_BITS,
+    "signbit": lambda x: x.i < 0,
+    "copysign": _copysign,
+}
+
+__all__ = ["INF", "NAN_BITS", "OPERATIONS", "is_nan"]
