@@ -45,6 +45,8 @@ def __getattr__(name: str) -> Any:
     where = _PUBLIC.get(name)
     if where is None:
         raise AttributeError(f"module 'oa' has no attribute {name!r}")
+    if where not in ("errors", "devices") and name != "errors":
+        importlib.import_module("oa.core")  # wires what engines need, whatever is used first
     module = importlib.import_module(f"oa.{where or name}")
     value = module if not where else getattr(module, name)
     globals()[name] = value

@@ -53,11 +53,13 @@ def _devices(options: argparse.Namespace) -> int:
 
 def _selftest(options: argparse.Namespace) -> int:
     from oa.config import CONFIG
-    from oa.engine import Engine, selftest
+    from oa.engine import Engine
+    from oa.selftest import selftest
 
     with Engine(device=options.device or CONFIG.device) as engine:
-        print(selftest(engine))
-    return 0
+        report = selftest(engine)
+        print(report)
+    return 0 if report.passed else 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

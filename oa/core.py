@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from oa._graph.state import State
 from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
-from oa.engine import Engine
+from oa.config import CONFIG
+from oa.engine import ON_OPEN, Engine
 from oa.matrix.value import Matrix
 from oa.plan import CapturedPlan
+from oa.selftest import require
 
-__all__ = ["CapturedPlan", "DType", "Engine", "Matrix", "State", "bool_", "float32", "int32", "uint32", "uint8"]
+if CONFIG.selftest and require not in ON_OPEN:
+    ON_OPEN.append(require)
+
+__all__ = [
+    "CapturedPlan",
+    "DType",
+    "Engine",
+    "Matrix",
+    "State",
+    "bool_",
+    "float32",
+    "int32",
+    "uint8",
+    "uint32",
+]

@@ -31,8 +31,9 @@ from oa._run.profiler import Profiler, Row
 from oa._run.transfer import Transfer
 from oa._schema import call
 from oa._schema import scalar as sc
+from oa._schema.dtype import uint32
 from oa._schema.op import Instance
-from oa._schema.spec import Spec
+from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
 from oa._vk import open_instance
 from oa.config import CONFIG
@@ -46,9 +47,13 @@ from oa.errors import (
     PoisonedValue,
     WrongThread,
 )
+from oa.plan import capture
 from oa.programs import Programs
 
 call.trace_composite = trace
+
+#: Called with each new engine, which is closed when one raises; `oa.core` adds the self-test.
+ON_OPEN: list[Callable[[Engine], None]] = []
 
 #: A batch this long is run without waiting for a reader.
 FULL_BATCH = 4096
@@ -90,21 +95,28 @@ class Engine:
         self._thread = threading.get_ident()
         self._pid = os.getpid()
         request = CONFIG.device if device == "auto" else device
-        self._instance = open_instance(validation=CONFIG.validate)
+        wanted = profile or CONFIG.profile
+        api = (1, 2) if wanted == "compat" else (1, 3)
+        self._instance = open_instance(validation=CONFIG.validate, api=api)
         try:
             adapters = self._instance.adapters()
             snapshots = [a.snapshot() for a in adapters]
             chosen = _device.select(snapshots, request)
-            plan = _device.plan(snapshots[chosen], profile or CONFIG.profile, addressing or CONFIG.addressing)
+            plan = _device.plan(snapshots[chosen], wanted, addressing or CONFIG.addressing)
             self.device = adapters[chosen].open(plan)
         except BaseException:
             self._instance.close()
             raise
         self._open(seed)
         self._announce(request)
+        try:
+            for check in ON_OPEN:
+                check(self)
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self, seed: int) -> None:
-        self.profile_of_device = self.device.profile
         self._clock = Clock(self.device)
         self._pool = Pool(self.device, self._clock)
         self._transfer = Transfer(self.device, self._pool, self._clock)
@@ -217,9 +229,6 @@ class Engine:
 
     def draw(self) -> Value:
         """The number of the next random draw, as a scalar operand; taken now, whenever it is evaluated."""
-        from oa._schema.dtype import uint32
-        from oa._schema.spec import spec
-
         self._check()
         value = self.scalar_value(spec(uint32, ()), self._draws)
         if self._capture is not None:
@@ -387,8 +396,6 @@ class Engine:
             >>> plan.outputs.tolist()
             [4.0, 4.0, 4.0]
         """
-        from oa.plan import capture
-
         return capture(self, function, args)
 
     def submit(self, plan: Any) -> Event:

@@ -13,6 +13,7 @@ from oa._graph.state import State
 from oa._run.pool import Storage
 from oa._schema import scalar as sc
 from oa._schema.call import at_user_line
+from oa._schema.copying import copy_instance
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, CaptureError, DTypeError, EngineMismatch, OaError, ShapeError
 
@@ -336,8 +337,6 @@ class CapturedPlan:
 
 def _copied(engine: Any, found: Capture, handle: Typed) -> Typed:
     """A value from outside the capture, assigned to a cell inside it, as a result of the plan."""
-    from oa._schema.copying import copy_instance
-
     outer_batch, outer_capture = engine._batch, engine._capture
     engine._batch, engine._capture = found.batch, found
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oa._kernel.emit.nest import compile_nest
+from oa._kernel.emit.nest_compile import compile_nest
 from oa._kernel.matmul import family as matmul
 from oa._lower.alias import Alias
 from oa._lower.base import BaseGraph, BaseNode, Ref

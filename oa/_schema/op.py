@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from oa._schema import derivative
 from oa._schema import scalar as sc
-from oa._schema.dtype import DType, join_weak, promote, weak_kind
+from oa._schema.dtype import DEFAULT_OF_KIND, DType, join_weak, promote, weak_kind
 from oa._schema.expr import Expr, resolve
 from oa._schema.scalar import Scalar
 from oa._schema.spec import Spec, broadcast, spec
@@ -159,15 +159,8 @@ class Operation:
         relevant = {n: d for n, d in others.items() if n not in self.exclude}
         common = self.common_dtype(relevant) if relevant and name not in self.exclude else None
         if common is None:
-            from_kind = {"b": "bool", "i": "int32", "f": "float32"}[kind]
-            return next(d for d in _all_dtypes() if d.name == from_kind)
+            return DEFAULT_OF_KIND[kind]
         return join_weak(common, kind, self.name)
-
-
-def _all_dtypes() -> tuple[DType, ...]:
-    from oa._schema import dtype
-
-    return dtype.ALL
 
 
 class Derived:

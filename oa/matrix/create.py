@@ -16,14 +16,13 @@ from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.scalar import Scalar, arg
 from oa._schema.spec import Spec, as_shape, spec
+from oa.engine import Engine, default_engine
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.value import Matrix
 
 
 def engine_of(engine: Any, device: Any) -> Any:
     """The engine given first, as `device=`, or this thread's default."""
-    from oa.engine import Engine, default_engine
-
     chosen = engine if engine is not None else device
     if chosen is None:
         return default_engine()
@@ -36,8 +35,6 @@ def engine_of(engine: Any, device: Any) -> Any:
 
 def _split(args: tuple[Any, ...], count: int, name: str, device: Any) -> tuple[Any, list[Any]]:
     """`(engine, rest)` from positional arguments that may begin with an engine."""
-    from oa.engine import Engine
-
     rest = list(args)
     engine = rest.pop(0) if rest and isinstance(rest[0], Engine) else None
     if not 1 <= len(rest) <= count:

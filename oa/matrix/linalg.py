@@ -9,7 +9,7 @@ from oa._schema.dtype import float32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
-from oa.matrix.shape import broadcast_to, permute_dims, reshape, sum_to
+from oa.matrix.shape import broadcast_to, permute_dims, reshape
 from oa.matrix.value import Matrix
 
 #: Batch axes that a kernel steps through with strides of their own.
@@ -107,6 +107,3 @@ def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
             )
         )
     return matmul(a, _swapped(b))
-
-
-__all__ = ["mat_mul_nt", "matmul", "sum_to"]

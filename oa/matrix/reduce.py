@@ -14,7 +14,7 @@ from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import DTypeError, ShapeError
 from oa.matrix.elementwise import astype, divide, equal, sqrt, square, where
-from oa.matrix.shape import broadcast_to, reshape
+from oa.matrix.shape import _broadcast_to, broadcast_to, reshape
 from oa.matrix.value import Matrix
 
 Axis = Any
@@ -84,6 +84,20 @@ def sum(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fal
     [2.0, 2.0, 2.0]
     """
     return _over(_accumulator(x, dtype), "sum", axis, keepdims)
+
+
+def sum_to(x: Matrix, shape: tuple[int, ...]) -> Matrix:
+    """The adjoint of `broadcast_to`: x summed over what broadcasting from `shape` would repeat."""
+    if x.shape == shape:
+        return x
+    extra = x.ndim - len(shape)
+    axes = [k for k in range(x.ndim) if k < extra or (shape[k - extra] == 1 and x.shape[k] != 1)]
+    return reshape(sum(x, axis=tuple(axes)) if axes else x, shape)
+
+
+@gradient(_broadcast_to)
+def _broadcast_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    return (sum_to(ct, instance.ins[0].shape),)
 
 
 def prod(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Matrix:

@@ -108,28 +108,12 @@ def _broadcast_to(x: Matrix, shape: tuple[int, ...]) -> Matrix:
     return _view(found, shape, Broadcast(found.shape, shape))
 
 
-@gradient(_broadcast_to)
-def _broadcast_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
-    return (sum_to(ct, instance.ins[0].shape),)
-
-
 def broadcast_to(x: Matrix, shape: Any) -> Matrix:
     """x repeated along new leading axes and axes of extent 1. Raises ShapeError where that does not give `shape`."""
     wanted = sp.as_shape(shape, "matrix.broadcast_to")
     if sp.broadcast([x.shape, wanted], "matrix.broadcast_to", ("x", "shape")) != wanted:
         raise at_user_line(ShapeError(f"matrix.broadcast_to: cannot broadcast x {x.shape} to shape {wanted}"))
     return x if wanted == x.shape else _broadcast_to(x, wanted)
-
-
-def sum_to(x: Matrix, shape: tuple[int, ...]) -> Matrix:
-    """The adjoint of `broadcast_to`: x summed over what broadcasting from `shape` would repeat."""
-    from oa.matrix.reduce import sum
-
-    if x.shape == shape:
-        return x
-    extra = x.ndim - len(shape)
-    axes = [k for k in range(x.ndim) if k < extra or (shape[k - extra] == 1 and x.shape[k] != 1)]
-    return reshape(sum(x, axis=tuple(axes)) if axes else x, shape)
 
 
 @primitive("view")

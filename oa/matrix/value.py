@@ -200,9 +200,7 @@ class Matrix(Typed):
     # -- indexing
 
     def __getitem__(self, key: Any) -> Matrix:
-        from oa.matrix.indexing import get
-
-        return get(self, key)
+        return _operations.indexing.get(self, key)
 
     # -- operators
 

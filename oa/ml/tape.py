@@ -15,7 +15,7 @@ from oa._schema.op import Derived, Instance
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, TapeError
 from oa.matrix import Matrix
-from oa.matrix.shape import sum_to
+from oa.matrix.reduce import sum_to
 
 _OPEN: list[GradientTape] = []
 

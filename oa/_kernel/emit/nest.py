@@ -1,14 +1,12 @@
 """Loop nests as data: the structure of a fused kernel with every extent, stride and number left to the argument block.
 
 A nest is hashable and is the key of its kernel: two groups that differ only in sizes are one nest with other words.
-`compile_nest` turns it into a kernel.
+`nest_compile` turns it into a kernel.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from oa._kernel.pack import Kernel
 
 #: ("dim", k) | ("val", position) | ("div" or "mod", Address, word)
 Atom = tuple[str, int] | tuple[str, "Address", int]
@@ -94,17 +92,3 @@ class Nest:
     stores: tuple[Store, ...]
     schedule: Schedule
     words: int
-
-
-_KERNELS: dict[tuple[Nest, str], Kernel] = {}
-
-
-def compile_nest(nest: Nest, addressing: str) -> Kernel:
-    """The kernel of a nest, built on first use."""
-    found = _KERNELS.get((nest, addressing))
-    if found is None:
-        from oa._kernel.emit import nest_map, nest_row
-
-        emit = nest_map.emit if nest.schedule.kind == "flat" else nest_row.emit
-        found = _KERNELS[nest, addressing] = emit(nest, addressing)
-    return found
