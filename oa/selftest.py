@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oa import matrix as m
+import oa.matrix as m
 from oa._version import __version__
 from oa.config import CONFIG
 from oa.errors import SelfTestFailed
