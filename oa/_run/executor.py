@@ -69,8 +69,12 @@ class Executor:
         self._transfer = Transfer(device, pool, clock) if transfer is None else transfer
         self._owns_transfer = transfer is None
         self._capacity = _RING[device.profile.addressing]
-        self._arguments = Pool(device, clock, "upload")
         self._pipelines = Pipelines(device, DiskCache(cache_dir, device.profile.fingerprint))
+        try:
+            self._arguments = _argument_pool(device, clock)
+        except BaseException:
+            self._pipelines.close(save=False)
+            raise
         self._prepared: dict[int, Prepared] = {}  # by id(plan): a plan's own hash covers all of it
         self._dead: deque[Prepared] = deque()  # plans that are gone, their recordings perhaps in flight
         self._arena: Storage | None = None
@@ -260,6 +264,18 @@ class Executor:
         self._arguments.close()
         if self._owns_transfer:
             self._transfer.close()
+
+
+def _argument_pool(device: Device, clock: Clock) -> Pool:
+    """Where argument words live: in device memory where the host can write it, else in the host's.
+
+    Each dispatch starts by reading its words: across the bus that adds 1.05 us to the 2.1 us of a dependent one (NVIDIA H200).
+    """
+    pool = Pool(device, clock, "device")
+    if pool.allocate(1).map is None:
+        pool.close()
+        pool = Pool(device, clock, "upload")
+    return pool
 
 
 _value = attrgetter("value")

@@ -144,6 +144,8 @@ class Pool:
 
         Raises OutOfMemory after freeing, waiting and trimming did not help, AllocationLimit when no device of this kind could.
         """
+        if self.clock.refusal is not None:
+            self.clock.check()
         if self._dropped:
             self.collect()
         if size <= _SMALL:
@@ -189,7 +191,6 @@ class Pool:
 
     def _carve(self, kind: str, need: int, host: bool) -> Storage:
         """A range from free ranges or a new block, or, when memory runs out, after each thing that can free some."""
-        self.clock.check()
         found = self._take(kind, need, host)
         if found is None and self._binned.get(kind, 0) >= need:
             self._merge(kind)

@@ -71,7 +71,8 @@ class Scene:
 
 
 def device(addressing: str) -> FakeDevice:
-    return FakeDevice(profile(addressing))
+    """One kind of device memory with each addressing: both ways of uploading and of keeping argument words are taken."""
+    return FakeDevice(profile(addressing), mapped=addressing == "descriptor")
 
 
 def clean_run(addressing: str, cache: Path) -> Counter[str]:
