@@ -101,8 +101,8 @@ class Executor:
         prepared = self._prepared.get(id(plan))
         if prepared is None:
             prepared = self._prepare(plan)
-        key = [storage.place for storage in inputs]
-        key += [storage.place for storage in outputs]
+        bound = (*inputs, *outputs)
+        key = [storage.place for storage in bound]
         arena = None
         if prepared.scratch:
             arena = self._arena
@@ -128,9 +128,7 @@ class Executor:
             self._set_scalars(prepared, recording, wanted)
         # Marked before the submission: an interrupt between the two must not let the host write what the device uses.
         recording.value = value = clock.submitted + 1
-        for storage in inputs:
-            storage.last_use = value
-        for storage in outputs:
+        for storage in bound:
             storage.last_use = value
         if arena is not None:
             arena.last_use = value
