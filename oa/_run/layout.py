@@ -5,13 +5,15 @@ Pure: no device. Bases are numbered: 0 scratch arena, 1 the plan's constants, th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import gt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oa._device import Profile
-from oa._lower.plan import Dispatch, Operand, Plan, ScalarWord, Space
+from oa._lower.plan import Dispatch, Kernel, Operand, Plan, ScalarWord, Space
 from oa.errors import InternalError, Unsupported
 
 __all__ = ["Layout", "layout"]
@@ -55,25 +57,28 @@ class Layout:
 def layout(plan: Plan, profile: Profile) -> Layout:
     """Lay a plan out for a device. Raises Unsupported for what the device cannot do, InternalError for a plan that is wrong."""
     offsets, total = _constants(plan)
-    extents = _extents(plan)
+    resolve = _resolver(plan, offsets)
     blocks: list[int] = []
     words: list[int] = []
     pointers: list[tuple[int, int, int]] = []
     scalars: list[tuple[int, int]] = []
     ranges: list[tuple[tuple[int, int, int], ...]] = []
+    known: set[int] = set()
     for step in plan.dispatches():
-        _check(plan, step, profile, extents)
+        _check(plan, step, profile, known)
         words += [0] * (-len(words) % _BLOCK)
         start = len(words)
         blocks.append(start)
-        where = tuple(_range(plan, operand, offsets) for operand in step.operands)
+        where = tuple([resolve(step, operand) for operand in step.operands])
         ranges.append(where)
         pointers += [(start // 2 + k, base, offset) for k, (base, offset, _) in enumerate(where)]
         words += [0] * (2 * len(where))
-        scalars += [
-            (len(words) + k, word.slot) for k, word in enumerate(step.words) if isinstance(word, ScalarWord)
-        ]
-        words += [0 if isinstance(word, ScalarWord) else word & 0xFFFFFFFF for word in step.words]
+        for word in step.words:
+            if isinstance(word, ScalarWord):
+                scalars.append((len(words), word.slot))
+                words.append(0)
+            else:
+                words.append(word & 0xFFFFFFFF)
     words += [0] * (-len(words) % _BLOCK or (_BLOCK if not words else 0))
     if profile.addressing != "address":
         pointers = []
@@ -109,73 +114,86 @@ def _constants(plan: Plan) -> tuple[tuple[int, ...], int]:
     return tuple(offsets), total
 
 
-def _range(plan: Plan, operand: Operand, offsets: tuple[int, ...]) -> tuple[int, int, int]:
-    """(base, offset, size) of an operand; the size is rounded up to whole 16-byte vectors, which kernels may touch."""
-    size = max(16, -(-operand.size // 16) * 16)
-    space, index, offset = operand.space, operand.index, operand.offset
-    if space is Space.SCRATCH:
-        return 0, offset, size
-    if space is Space.CONSTANT:
-        return 1, offsets[index] + offset, size
-    if space is Space.INPUT:
-        return _INPUTS + index, offset, size
-    return _INPUTS + len(plan.inputs) + index, offset, size
+def _resolver(plan: Plan, constants: tuple[int, ...]) -> Callable[[Dispatch, Operand], tuple[int, int, int]]:
+    """The function that turns an operand into (base, offset, size).
 
-
-def _extents(plan: Plan) -> dict[Space, tuple[int, ...]]:
-    """Bytes that operands may reach in each storage, rounded up to whole 256-byte ranges as allocations are."""
-    sizes = {
-        Space.INPUT: [slot.size for slot in plan.inputs],
-        Space.OUTPUT: [slot.size for slot in plan.outputs],
-        Space.SCRATCH: [plan.scratch_bytes],
-        Space.CONSTANT: [len(data) for data in plan.constants],
+    The size is rounded up to whole 16-byte vectors, which kernels may touch; an operand must lie in its storage, whose size
+    counts up to the next multiple of 256 as allocations do.
+    """
+    # By Space: (base, offset in the base, bytes) of each storage.
+    inputs = [(_INPUTS + i, 0, slot.size) for i, slot in enumerate(plan.inputs)]
+    outputs = [(_INPUTS + len(inputs) + i, 0, slot.size) for i, slot in enumerate(plan.outputs)]
+    held = [(1, offset, len(data)) for offset, data in zip(constants, plan.constants, strict=True)]
+    spaces = {
+        Space.INPUT: inputs,
+        Space.OUTPUT: outputs,
+        Space.SCRATCH: [(0, 0, plan.scratch_bytes)],
+        Space.CONSTANT: held,
     }
-    return {space: tuple(-(-size // 256) * 256 for size in held) for space, held in sizes.items()}
+    table = [spaces[Space(number)] for number in range(len(Space))]
 
-
-def _check(plan: Plan, step: Dispatch, profile: Profile, extents: dict[Space, tuple[int, ...]]) -> None:
-    """Refuse what would be undefined behaviour on the device. Once per plan, so it may be thorough."""
-    kernel, name = step.kernel, f"plan {plan.digest[:12] or '-'}: {step.label or step.kernel.name}"
-    if kernel.addressing != profile.addressing:
+    def resolve(step: Dispatch, operand: Operand) -> tuple[int, int, int]:
+        offset, size, index = operand.offset, operand.size, operand.index
+        storages = table[operand.space]
+        if 0 <= index < len(storages):
+            base, start, extent = storages[index]
+            if not offset & 255 and offset >= 0 <= size and offset + size <= (extent + 255) & -256:
+                return base, start + offset, (size + 15) & -16 or 16
         raise InternalError(
-            f"{name}: kernel for {kernel.addressing!r} addressing, the device uses {profile.addressing!r}"
+            f"{_name(plan, step)}: {operand} does not lie in its storage at a multiple of 256"
         )
+
+    return resolve
+
+
+def _name(plan: Plan, step: Dispatch) -> str:
+    return f"plan {plan.digest[:12] or '-'}: {step.label or step.kernel.name}"
+
+
+def _check(plan: Plan, step: Dispatch, profile: Profile, known: set[int]) -> None:
+    """Refuse what would be undefined behaviour on the device. Once per plan; `known` are the kernels checked before, by id."""
+    kernel, limits = step.kernel, profile.limits
+    if id(kernel) not in known:
+        if kernel.addressing != profile.addressing:
+            raise InternalError(
+                f"{_name(plan, step)}: kernel for {kernel.addressing!r} addressing, the device uses {profile.addressing!r}"
+            )
+        _within(plan, step, _kernel_limits(kernel, profile))
+        known.add(id(kernel))
     if len(step.operands) != kernel.buffers or len(step.words) != kernel.arg_words:
         raise InternalError(
-            f"{name}: got {len(step.operands)} buffers and {len(step.words)} words, "
+            f"{_name(plan, step)}: got {len(step.operands)} buffers and {len(step.words)} words, "
             f"kernel {kernel.name} wants {kernel.buffers} and {kernel.arg_words}"
         )
-    for operand in step.operands:
-        held, index, end = extents[operand.space], operand.index, operand.offset + operand.size
-        extent = held[index] if 0 <= index < len(held) else -1
-        if operand.offset % 256 or not 0 <= operand.offset <= end <= extent:
-            raise InternalError(f"{name}: {operand} does not lie in its {extent} bytes at a multiple of 256")
+    if any(map(gt, step.groups, limits.max_groups)):
+        axes = zip("xyz", step.groups, limits.max_groups, strict=True)
+        _within(plan, step, [(f"groups along {axis}", got, most) for axis, got, most in axes])
+    if profile.addressing == "descriptor":
+        size = max([operand.size for operand in step.operands], default=0)
+        if size > limits.max_storage_range:
+            _within(plan, step, [("bytes in one binding", size, limits.max_storage_range)])
     for word in step.words:
         if isinstance(word, ScalarWord) and not 0 <= word.slot < plan.scalars:
-            raise InternalError(f"{name}: scalar {word.slot} of {plan.scalars}")
-    for what, got, most in _limits(step, profile):
+            raise InternalError(f"{_name(plan, step)}: scalar {word.slot} of {plan.scalars}")
+
+
+def _within(plan: Plan, step: Dispatch, needs: list[tuple[str, int, int]]) -> None:
+    """Raise for the first need that is over what the device allows."""
+    for what, got, most in needs:
         if got > most:
             raise Unsupported(
-                f"{name}: got {got:,} {what}, this device allows {most:,}; the work must be split differently"
+                f"{_name(plan, step)}: got {got:,} {what}, this device allows {most:,}; the work must be split differently"
             )
 
 
-def _limits(step: Dispatch, profile: Profile) -> list[tuple[str, int, int]]:
-    """(what, how much a dispatch needs, what the device allows). Some drivers lose the device over these instead of refusing."""
-    kernel, limits = step.kernel, profile.limits
+def _kernel_limits(kernel: Kernel, profile: Profile) -> list[tuple[str, int, int]]:
+    """(what, how much a kernel needs, what the device allows). Some drivers lose the device over these instead of refusing."""
+    limits = profile.limits
     x, y, z = kernel.local_size
-    found = [
-        (f"groups along {axis}", got, most)
-        for axis, got, most in zip("xyz", step.groups, limits.max_groups, strict=True)
-    ]
-    found += [
-        (f"invocations a group along {axis}", got, most)
-        for axis, got, most in zip("xyz", kernel.local_size, limits.max_local, strict=True)
-    ]
-    found.append(("invocations a group", x * y * z, limits.max_invocations))
-    found.append(("bytes of shared memory", kernel.shared_bytes, limits.shared_bytes))
+    axes = zip("xyz", kernel.local_size, limits.max_local, strict=True)
+    needs = [(f"invocations a group along {axis}", got, most) for axis, got, most in axes]
+    needs.append(("invocations a group", x * y * z, limits.max_invocations))
+    needs.append(("bytes of shared memory", kernel.shared_bytes, limits.shared_bytes))
     if profile.addressing == "descriptor":
-        found.append(("storage buffers", kernel.buffers + 1, limits.storage_buffers))
-        size = max((operand.size for operand in step.operands), default=0)
-        found.append(("bytes in one binding", size, limits.max_storage_range))
-    return found
+        needs.append(("storage buffers", kernel.buffers + 1, limits.storage_buffers))
+    return needs
