@@ -85,9 +85,10 @@ def operand_coords(base: BaseGraph, node: BaseNode, coords: Coords) -> list[Coor
 class Fusion:
     """The working state of the pass; `clusters` is its result, in an order that respects dependencies."""
 
-    def __init__(self, base: BaseGraph, max_buffers: int, enabled: bool = True) -> None:
+    def __init__(self, base: BaseGraph, max_buffers: int, tuning: str, enabled: bool = True) -> None:
         self.base = base
         self.max_buffers = max_buffers
+        self.tuning = tuning
         self.enabled = enabled
         self.stored = {view_source(base, r)[0] for r in base.roots}
         self.direct = self._direct_uses()
@@ -124,18 +125,28 @@ class Fusion:
     def _inline(self) -> list[bool]:
         flags: list[bool] = []
         depth: list[int] = []
+        leaves: list[frozenset[Ref]] = []  # the stored values that a consumer would read for this node
         for ref, node in enumerate(self.base.nodes):
             below = max((depth[r] for r in node.inputs if r >= 0), default=0)
-            chosen = node.kind in _ELEMENTWISE and below < MAX_INLINE_DEPTH and self._wants_inline(ref, node)
+            read = frozenset().union(*(leaves[r] if r >= 0 else self._input_leaf(r) for r in node.inputs))
+            chosen = (
+                node.kind in _ELEMENTWISE
+                and below < MAX_INLINE_DEPTH
+                and self._wants_inline(ref, node, len(read))
+            )
             flags.append(chosen)
-            depth.append(below + 1 if chosen else (below if node.kind == "view" else 0))
+            through_it = chosen or node.kind == "view"
+            depth.append(below + int(chosen) if through_it else 0)
+            leaves.append(read if through_it else frozenset((ref,)))
         return flags
 
-    def _wants_inline(self, ref: Ref, node: BaseNode) -> bool:
+    def _input_leaf(self, ref: Ref) -> frozenset[Ref]:
+        return frozenset() if self.base.inputs[-ref - 1].is_scalar else frozenset((ref,))
+
+    def _wants_inline(self, ref: Ref, node: BaseNode, tensors: int) -> bool:
         uses = self.direct[ref]
         if ref in self.stored or any(self.base.nodes[c].kind not in _INLINE_CONSUMERS for c, _, _ in uses):
             return False
-        tensors = sum(1 for r in set(node.inputs) if r >= 0 or not self.base.inputs[-r - 1].is_scalar)
         work = sc.topological([node.body]) if node.body is not None else []
         cheap = node.kind in ("pointwise", "pad") and all(n.op in sc.CHEAP for n in work)
         if cheap and tensors == 0:
@@ -202,11 +213,27 @@ class Fusion:
             return
         if len(a.members) + len(b.members) > MAX_MEMBERS:
             return
+        if a.axes is None and b.axes is not None and not self._worth_repeating(a, b):
+            return
         for merged in self._combinations(a, b):
             if self._edges_fit(a, b, merged) and self._fits_device(merged) and not self._path_around(a, b):
                 for ref in merged.members:
                     self.cluster_of[ref] = merged
                 return
+
+    def _worth_repeating(self, a: Cluster, b: Cluster) -> bool:
+        """Whether a row kernel may compute what comes before it and is stored all the same: each of its passes does so again.
+
+        On a device whose loads cost little against memory, yes, unless a transcendental would be repeated; on a CPU no.
+        """
+        inside = {*a.members, *b.members}
+        stored = [r for r in a.members if r in self.stored or self.consumers.get(r, set()) - inside]
+        if not stored:
+            return True
+        return self.tuning != "cpu" and not any(self._is_heavy(self.base.nodes[r]) for r in a.members)
+
+    def _is_heavy(self, node: BaseNode) -> bool:
+        return node.body is not None and any(n.op not in sc.CHEAP for n in sc.topological([node.body]))
 
     def _combinations(self, a: Cluster, b: Cluster) -> list[Cluster]:
         """The ways in which the two could be one cluster, shapes considered and edges not."""

@@ -68,7 +68,7 @@ def lower(
     """
     base = route(expand(graph), profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
-    fusion = Fusion(base, buffers, fused)
+    fusion = Fusion(base, buffers, profile.tuning, fused)
     in_place = aliases(fusion)
     found = drafts(fusion, profile, in_place)
     at = levels(found, in_place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oa._schema import spec as sp
 from oa._schema.declare import composite
 from oa.matrix.elementwise import exp, log
-from oa.matrix.reduce import max, sum
+from oa.matrix.reduce import peak, sum
 from oa.matrix.value import Matrix
 
 
@@ -17,7 +17,7 @@ def softmax(x: Matrix, axis: int = -1) -> Matrix:
     [[0.25, 0.25, 0.25, 0.25]]
     """
     at = sp.normalize_axis(axis, x.ndim, "matrix.softmax")
-    grown = exp(x - max(x, at, keepdims=True))
+    grown = exp(x - peak(x, at, "matrix.softmax"))
     return grown / sum(grown, at, keepdims=True)
 
 
@@ -25,7 +25,7 @@ def softmax(x: Matrix, axis: int = -1) -> Matrix:
 def log_softmax(x: Matrix, axis: int = -1) -> Matrix:
     """x - max - log(sum(exp(x - max))) along `axis`: the logarithm of `softmax` without its underflow."""
     at = sp.normalize_axis(axis, x.ndim, "matrix.log_softmax")
-    shifted = x - max(x, at, keepdims=True)
+    shifted = x - peak(x, at, "matrix.log_softmax")
     return shifted - log(sum(exp(shifted), at, keepdims=True))
 
 
@@ -33,6 +33,6 @@ def log_softmax(x: Matrix, axis: int = -1) -> Matrix:
 def logsumexp(x: Matrix, axis: int = -1, keepdims: bool = False) -> Matrix:
     """log(sum(exp(x))) along `axis` without overflow."""
     at = sp.normalize_axis(axis, x.ndim, "matrix.logsumexp")
-    top = max(x, at, keepdims=True)
+    top = peak(x, at, "matrix.logsumexp")
     total = log(sum(exp(x - top), at, keepdims=True)) + top
     return total if keepdims else sum(total, at)

@@ -27,6 +27,21 @@ def _reduce(x: Matrix, name: str, axes: tuple[int, ...]) -> Matrix:
     return Inference((spec(_result(name, found.dtype), shape),), (name, axes))  # type: ignore[return-value]
 
 
+@primitive("reduce")
+def _peak(x: Matrix, axes: tuple[int, ...]) -> Matrix:
+    """max with extent-1 axes and no gradient: a shift that leaves the result as it is has none."""
+    found: Spec = x  # type: ignore[assignment]
+    shape = tuple(1 if k in axes else e for k, e in enumerate(found.shape))
+    return Inference((spec(found.dtype, shape),), ("max", axes))  # type: ignore[return-value]
+
+
+def peak(x: Matrix, axis: int, operation: str) -> Matrix:
+    """The largest element along `axis`, kept as extent 1, to be subtracted against overflow: constant for the gradient."""
+    if x.shape[axis] == 0:
+        raise at_user_line(ShapeError(f"{operation}: axis {axis} of shape {x.shape} holds no elements"))
+    return _peak(x, (axis,))
+
+
 def _result(name: str, dtype: DType) -> DType:
     return int32 if name in ("argmax", "argmin") else dtype
 
