@@ -11,6 +11,7 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NoReturn
 
@@ -34,6 +35,11 @@ _DEDICATED = 16 << 20
 _FIT = 0.75
 
 
+#: A place is a block's serial number and an offset of this many bits.
+_OFFSET_BITS = 48
+_OFFSET = (1 << _OFFSET_BITS) - 1
+
+
 def _classes() -> tuple[int, ...]:
     """Size class of n granules, for n up to `_SMALL`: all multiples up to 16, then eight classes a doubling."""
     table = [GRANULE]
@@ -51,15 +57,16 @@ class Block:
 
     __slots__ = ("base", "buffer", "drop", "kind", "map", "serial")
 
-    def __init__(
-        self, serial: int, kind: str, buffer: Buffer, drop: Callable[[tuple[Block, int, int, int]], None]
-    ) -> None:
+    def __init__(self, serial: int, kind: str, buffer: Buffer, drop: Callable[[_Dropped], None]) -> None:
         self.serial = serial
         self.kind = kind  #: "small", "large" or "dedicated"
         self.buffer = buffer
         self.base = buffer.address
         self.map = buffer.map
         self.drop = drop
+
+
+_Dropped = tuple[int, int, int, Block]  # size, place, last use, block
 
 
 class Storage:
@@ -78,10 +85,10 @@ class Storage:
         self.last_use = last_use
         base = block.base
         self.address = base + offset if base else 0
-        self.place = block.serial << 48 | offset
+        self.place = block.serial << _OFFSET_BITS | offset
 
     def __del__(self) -> None:
-        self.block.drop((self.block, self.offset, self.size, self.last_use))
+        self.block.drop((self.size, self.place, self.last_use, self.block))
 
     @property
     def map(self) -> memoryview | None:
@@ -132,10 +139,10 @@ class Pool:
         self._memory = memory
         self._serials = count(1)
         self._blocks: dict[int, Block] = {}
-        self._dropped: deque[tuple[Block, int, int, int]] = deque()
-        self._bins: dict[
-            int, list[tuple[Block, int, int]]
-        ] = {}  # dropped ranges by size, not merged yet: exact reuse is cheap
+        self._dropped: deque[_Dropped] = deque()
+        #: Dropped ranges by size, not merged yet, each list a heap: exact reuse is cheap, and the lowest place first makes a
+        #: program that repeats itself bind the same places again, whatever order it drops them in.
+        self._bins: dict[int, list[tuple[int, int, Block]]] = {}  # (place, last use, block)
         self._binned = {"small": 0, "large": 0}
         self._ranges = {"small": Ranges(), "large": Ranges(), "dedicated": Ranges()}
 
@@ -158,10 +165,10 @@ class Pool:
                 self._refuse(size)
         spare = self._bins.get(need)
         if spare:
-            found = self._idle(spare, kind, need) if host else spare.pop()
+            found = self._idle(spare, kind, need) if host else heappop(spare)
             if found is not None:
                 self._binned[kind] -= need
-                return self._storage(found[0], found[1], need, found[2])
+                return self._storage(found[2], found[0] & _OFFSET, need, found[1])
         return self._carve(kind, need, host)
 
     def _refuse(self, size: int) -> NoReturn:
@@ -180,14 +187,17 @@ class Pool:
         return Storage(block, offset, size, last)
 
     def _idle(
-        self, spare: list[tuple[Block, int, int]], kind: str, need: int
-    ) -> tuple[Block, int, int] | None:
-        """The newest spare range whose last use has passed, else None where an unused range can be cut, else the newest."""
+        self, spare: list[tuple[int, int, Block]], kind: str, need: int
+    ) -> tuple[int, int, Block] | None:
+        """A spare range whose last use has passed, else None where an unused range can be cut, else any."""
         done = self.clock.retire()
-        for index in range(len(spare) - 1, -1, -1):
-            if spare[index][2] <= done:
-                return spare.pop(index)
-        return None if self._ranges[kind].largest >= need else spare.pop()
+        idle = [item for item in spare if item[1] <= done]
+        if idle:
+            found = min(idle)
+            spare.remove(found)
+            heapify(spare)
+            return found
+        return None if self._ranges[kind].largest >= need else heappop(spare)
 
     def _carve(self, kind: str, need: int, host: bool) -> Storage:
         """A range from free ranges or a new block, or, when memory runs out, after each thing that can free some."""
@@ -281,23 +291,23 @@ class Pool:
         """Take back what was dropped since the last call."""
         dropped, bins = self._dropped, self._bins
         while dropped:
-            block, offset, size, last = dropped.popleft()
+            size, place, last, block = dropped.popleft()
             self.allocated -= size
             if block.kind == "dedicated":
-                self._ranges["dedicated"].give(block.serial, offset, size, last)
+                self._ranges["dedicated"].give(block.serial, 0, size, last)
                 continue
             self._binned[block.kind] += size
             spare = bins.get(size)
             if spare is None:
                 spare = bins[size] = []
-            spare.append((block, offset, last))
+            heappush(spare, (place, last, block))
 
     def _merge(self, kind: str) -> None:
         """Merge the dropped ranges of a kind with their free neighbours."""
         ranges = self._ranges[kind]
         for size in [size for size in self._bins if (size <= _SMALL) == (kind == "small")]:
-            for block, offset, last in self._bins.pop(size):
-                ranges.give(block.serial, offset, size, last)
+            for place, last, block in self._bins.pop(size):
+                ranges.give(block.serial, place & _OFFSET, size, last)
         self._binned[kind] = 0
 
     def trim(self) -> int:
@@ -326,7 +336,7 @@ class Pool:
         return self.reserved - self._live()
 
     def _live(self) -> int:
-        return self.allocated - sum(item[2] for item in self._dropped.copy())
+        return self.allocated - sum(item[0] for item in self._dropped.copy())
 
     def stats(self) -> MemoryStats:
         """The figures now. Any thread may ask."""

@@ -247,6 +247,17 @@ def test_storages_may_be_dropped_anywhere_and_after_closing(pool: Pool) -> None:
     del late
 
 
+def test_the_lowest_free_place_is_taken_whatever_the_order_of_dropping(pool: Pool) -> None:
+    for size in (1000, 200_000):
+        held = [pool.allocate(size) for _ in range(6)]
+        places = [s.place for s in held]
+        for order in ((3, 0, 5, 1, 4, 2), (5, 4, 3, 2, 1, 0), (0, 2, 4, 1, 3, 5)):
+            for index in order:
+                held[index] = pool.allocate(1)  # drops the storage that was there
+            held = [pool.allocate(size) for _ in range(6)]
+            assert [s.place for s in held] == places
+
+
 def test_a_steady_loop_reaches_a_fixed_point(pool: Pool) -> None:
     sizes = [100, 5000, 70_000, 300_000, 2 * MIB, 17 * MIB]
     patterns, reserved = [], []
