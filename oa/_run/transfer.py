@@ -74,6 +74,7 @@ class Transfer:
         self._device = device
         self._pool = pool
         self._clock = clock
+        self._visible = 0  # device writes up to this timeline value may be read through mapped memory
         self._rings: dict[str, _Ring] = {}
         self._commands: deque[tuple[int, Commands]] = (
             deque()
@@ -125,10 +126,9 @@ class Transfer:
             return
         mapped = storage.map if self._direct(storage) else None
         if mapped is not None:
-            value = storage.last_use
-            if not self._device.profile.software and value > self._clock.retire():
-                value = self._submit(lambda commands: None, "barrier", after=True)
-            self._clock.wait(value)
+            if not self._device.profile.software and storage.last_use > self._visible:
+                self._visible = self._submit(lambda commands: None, "barrier", after=True)
+            self._clock.wait(max(storage.last_use, self._visible))
             out[:] = mapped[offset : offset + len(out)]
             return
         ring = self._ring("download")

@@ -72,7 +72,9 @@ class FakeBuffer(FakeObject):
         device.next_address += (size + 0xFFFF) & ~0xFFFF
         mapped = memory != "device" or device.mapped
         self.map: memoryview | None = memoryview(self.bytes) if mapped else None
-        self.flags = frozenset(("host_cached",)) if memory == "download" else frozenset[str]()
+        self.flags = (
+            frozenset(("host_cached",)) if memory == "download" or device.cached else frozenset[str]()
+        )
 
     def close(self) -> None:
         super().close()
@@ -185,9 +187,12 @@ class FakeCache(FakeObject):
 class FakeDevice:
     """See the module. `submissions` lists (command logs, signalled value)."""
 
-    def __init__(self, of: Profile | None = None, *, mapped: bool = False, auto: bool = True) -> None:
+    def __init__(
+        self, of: Profile | None = None, *, mapped: bool = False, auto: bool = True, cached: bool = False
+    ) -> None:
         self.profile = of or profile()
-        self.mapped = mapped
+        self.mapped = mapped or cached
+        self.cached = cached
         self.auto = auto
         self.lost = False
         self.timestamp_period = self.profile.limits.timestamp_period

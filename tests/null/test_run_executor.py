@@ -17,7 +17,7 @@ from oa._run.clock import Clock
 from oa._run.executor import Executor
 from oa._run.pool import Pool, Storage
 from oa._run.transfer import Transfer
-from oa.errors import InternalError, Unsupported
+from oa.errors import InternalError, OutOfMemory, Unsupported
 from tests.null.run_fakes import FakeDevice, kernel, operand, profile, small_plan
 
 ADDRESSINGS = ("address", "descriptor")
@@ -230,6 +230,30 @@ def test_trim_gives_the_arena_up_and_the_next_run_makes_one(rig: Rig) -> None:
     assert rig.executor._arena is None
     rig.executor.run(plan, [a], [b])
     assert rig.bound(dispatches(rig)[0], 3)[2][0] == rig.executor._arena.address
+
+
+def test_an_arena_that_cannot_be_had_leaves_everything_usable(rig: Rig) -> None:
+    rig.pool.limit = 24 << 20
+    small, large = (
+        small_plan(addressing(rig), scratch=1 << 20),
+        small_plan(addressing(rig), scratch=48 << 20, digest="l"),
+    )
+    a, b = rig.storages(2)
+    rig.executor.run(small, [a], [b])
+    with pytest.raises(OutOfMemory) as caught:
+        rig.executor.run(large, [a], [b])
+    assert caught.value.requested == 48 << 20
+    assert rig.executor.run(small, [a], [b]) == rig.clock.submitted
+
+
+def test_a_forgotten_plan_may_run_again(rig: Rig) -> None:
+    plan = small_plan(addressing(rig))
+    a, b = rig.storages(2)
+    rig.executor.run(plan, [a], [b])
+    rig.executor.forget(plan)
+    rig.executor.forget(plan)
+    rig.executor.run(plan, [a], [b])
+    assert rig.counters.recordings == 2
 
 
 def test_a_dropped_plan_frees_its_recordings_and_constants(rig: Rig) -> None:

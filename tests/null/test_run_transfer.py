@@ -122,6 +122,18 @@ def test_device_memory_across_a_bus_is_never_read_directly() -> None:
     rig.close()
 
 
+def test_cached_device_memory_is_read_directly_once_its_writes_are_visible() -> None:
+    rig = Rig(cached=True)
+    storage = rig.transfer.create(b"hello")
+    assert rig.transfer.download(storage, 0, 5).tobytes() == b"hello" and rig.kinds() == []
+    rig.transfer.fill(storage, 0, 4, 0x41414141)
+    rig.clock.wait(rig.clock.submitted)
+    for _ in range(2):
+        assert rig.transfer.download(storage, 0, 5).tobytes() == b"AAAAo"
+    assert rig.kinds() == [["all", "fill"], ["all", "host"]], "finished is not yet visible; once is enough"
+    rig.close()
+
+
 def test_large_transfers_go_in_pieces_that_overlap() -> None:
     rig = Rig()
     storage = rig.pool.allocate(5 * PIECE)
