@@ -29,14 +29,17 @@ def residual(a: Reg, q: Reg, d: Reg) -> Reg:
 
 
 def _corrected_quotient(a: Reg, d: Reg) -> Reg:
-    """a / d by reciprocal, multiplication and one correction; scaled so that no reciprocal is flushed."""
+    """a / d by reciprocal, multiplication and one correction; scaled so that nothing on the way is flushed."""
     size = d.magnitude()
     scale = (size >= 2.0**64).where(size.like(2.0**-64), (size < 2.0**-64).where(size.like(2.0**64), 1.0))
-    a, d = a * scale, d * scale
+    tiny = a.magnitude() < 2.0**-64
+    raised = tiny.where(a.like(2.0**64), 1.0)
+    a, d = a * (scale * raised), d * scale
     reciprocal = Reg(a.b, a.b.op("fdiv", a.like(1.0).v, d.v))
     quotient = a * reciprocal
     error = residual(a, quotient, d)
-    return (error.magnitude() < INF).where(quotient + error * reciprocal, quotient)
+    value = (error.magnitude() < INF).where(quotient + error * reciprocal, quotient)
+    return value * tiny.where(a.like(2.0**-64), 1.0)
 
 
 def _corrected_root(x: Reg) -> Reg:

@@ -31,6 +31,8 @@ class Builder(Memory):
     buffers: how each bound buffer is used.
     trusted: native operations that this device is known to round correctly, out of "fdiv", "fsqrt" and "ffma"
         (fused). What is not trusted is corrected by the safe-maths prelude.
+    preserve_nan: forbid the driver to assume that there are no NaNs, infinities and signed zeros; only where the
+        device has shaderSignedZeroInfNanPreserveFloat32.
 
     >>> b = Builder("double", (64, 1, 1), "descriptor", [Buffer("r"), Buffer("w")])
     >>> i = b.builtin("global_id")

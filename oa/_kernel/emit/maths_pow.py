@@ -49,7 +49,8 @@ def _exp2_pair(high: Reg, low: Reg) -> Reg:
     r = (high - (shifted - ROUND)) + low
     p = r * horner(r, co.EXP2) + 1.0
     value = (t < -126.0).where(0.0, (p.u + (shifted.u << 23)).f)
-    return (t < 128.0).where(value, t + INF)
+    inside = (t < 128.0) | (t.eq(128.0) & (p < 1.0))  # t itself was rounded
+    return inside.where(value, t + INF)
 
 
 def power(x: Reg, y: Reg) -> Reg:
@@ -71,15 +72,16 @@ def power(x: Reg, y: Reg) -> Reg:
     broken = (x < 0.0) & fraction & (size < INF) & (size >= TINY)
     value = broken.where(value.like(NAN), value)
     value = (size.u > 0x7F800000).where(x, (far.u > 0x7F800000).where(y, value))
-    return (y.eq(0.0) | x.eq(1.0)).where(1.0, value)
+    return ((far < TINY) | x.eq(1.0)).where(1.0, value)
 
 
 def hypot(x: Reg, y: Reg) -> Reg:
     """sqrt(x^2 + y^2) without overflow or underflow on the way; infinite if either is, even if the other is NaN."""
     a, b = x.magnitude(), y.magnitude()
     most = (a > b).where(a, b)
-    scale = (most > 2.0**60).where(a.like(2.0**-64), (most < 2.0**-40).where(a.like(2.0**64), 1.0))
-    back = (most > 2.0**60).where(a.like(2.0**64), (most < 2.0**-40).where(a.like(2.0**-64), 1.0))
+    big, tiny = most > 2.0**60, most < 2.0**-40
+    scale = big.where(a.like(2.0**-80), tiny.where(a.like(2.0**96), 1.0))
+    back = big.where(a.like(2.0**80), tiny.where(a.like(2.0**-96), 1.0))
     a_scaled, b_scaled = a * scale, b * scale
     value = sqrt(a_scaled * a_scaled + b_scaled * b_scaled) * back
     return (a.eq(INF) | b.eq(INF)).where(a.like(INF), value)
@@ -128,6 +130,10 @@ def floor_divide(x: Reg, y: Reg) -> Reg:
     rest = _truncated(x, y)
     plain = divide(x, y)
     whole = divide(x - rest, y).one("frint")
+    # x - rest was rounded, so the quotient may be one off; what is left of x then is a whole y.
+    left = residual(x, whole, y) - rest
+    off = (left.magnitude() > y.magnitude() * 0.5) & (whole.magnitude() < 2.0**24)
+    whole = off.where(whole + (left < 0.0).ne(y < 0.0).where(x.like(-1.0), 1.0), whole)
     step = rest.ne(0.0) & (rest < 0.0).ne(y < 0.0)
     value = step.where(whole - 1.0, whole)
     value = value.eq(0.0).where(x.like(0.0).signed_like(plain), value)

@@ -24,6 +24,7 @@ class Memory(Module):
         buffers: Sequence[Buffer],
         *,
         trusted: frozenset[str] = frozenset(),
+        preserve_nan: bool = False,
     ) -> None:
         super().__init__()
         if addressing not in ("address", "descriptor"):
@@ -38,6 +39,8 @@ class Memory(Module):
         self.trusted = trusted
         self.arg_words = 0  #: plain words of the argument block that the kernel reads, as far as built
         self.shared_bytes = 0  #: bytes of workgroup memory, as far as built
+        if preserve_nan:
+            self._capabilities.append(sp.CAPABILITY_PRESERVE_NAN)
         self._entry = self._id()
         self._entry_label = self._block_id = self._id()
         self._code: list[int] = []

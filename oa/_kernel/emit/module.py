@@ -155,6 +155,8 @@ class Module:
         words.append(len(main) + len(self._interface) + 3 << 16 | sp.OP_ENTRY_POINT)
         words += (sp.MODEL_GL_COMPUTE, entry, *main, *self._interface)
         words += (6 << 16 | sp.OP_EXECUTION_MODE, entry, sp.MODE_LOCAL_SIZE, *local_size)
+        if sp.CAPABILITY_PRESERVE_NAN in self._capabilities:
+            words += (4 << 16 | sp.OP_EXECUTION_MODE, entry, sp.MODE_PRESERVE_NAN, 32)
         words += self._decorations
         for made in self._exact:
             words += (3 << 16 | sp.OP_DECORATE, made, sp.DECORATION_NO_CONTRACTION)

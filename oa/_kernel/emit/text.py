@@ -21,6 +21,7 @@ _TYPES = {
     sp.OP_TYPE_VOID: "void",
     sp.OP_TYPE_STRUCT: "block",
 }
+_CLASSES = {sp.CLASS_INPUT: "input", sp.CLASS_PUSH_CONSTANT: "pushed", sp.CLASS_WORKGROUP: "workgroup"}
 #: Operands that are literal numbers, not ids: opcode -> index of the first one.
 _LITERALS = {sp.OP_COMPOSITE_EXTRACT: 1, sp.OP_LOAD: 1}
 
@@ -41,7 +42,7 @@ class _Printer:
         self.lines: list[str] = []
         self.names = {made: f"@{name}" for made, name in functions.items()}
         self.types: dict[int, str] = {}
-        self.fresh = 0
+        self.fresh = self.variables = 0
         self.depth = 0
         self.merges: list[int] = []
         self.pending: str | None = None  # a merge instruction waits for its branch
@@ -71,9 +72,8 @@ class _Printer:
         elif opcode in (sp.OP_CONSTANT_TRUE, sp.OP_CONSTANT_FALSE):
             self.names[operands[1]] = "true" if opcode == sp.OP_CONSTANT_TRUE else "false"
         elif opcode == sp.OP_VARIABLE and not self.depth:
-            kind = {2: "workgroup", sp.CLASS_INPUT: "input", sp.CLASS_PUSH_CONSTANT: "pushed"}
-            kind[sp.CLASS_WORKGROUP] = "workgroup"
-            self.names[operands[1]] = f"${kind.get(operands[2], 'buffer')}{operands[1]}"
+            self.names[operands[1]] = f"${_CLASSES.get(operands[2], 'buffer')}{self.variables}"
+            self.variables += 1
         else:
             return False
         return True
