@@ -16,6 +16,8 @@ class Spread:
     median: float
     low: float  #: tenth percentile
     high: float  #: ninetieth percentile
+    least: float
+    greatest: float
     count: int
 
     def json(self) -> dict[str, float]:
@@ -27,9 +29,8 @@ def spread(values: Sequence[float]) -> Spread:
     """Median and the range of the middle eighty percent."""
     ordered = sorted(values)
     last = len(ordered) - 1
-    return Spread(
-        statistics.median(ordered), ordered[round(0.1 * last)], ordered[round(0.9 * last)], len(ordered)
-    )
+    low, high = ordered[round(0.1 * last)], ordered[round(0.9 * last)]
+    return Spread(statistics.median(ordered), low, high, ordered[0], ordered[-1], len(ordered))
 
 
 def host_seconds(call: Callable[[], object]) -> float:

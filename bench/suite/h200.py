@@ -72,7 +72,7 @@ def bandwidth(engine: Any, peer: Any, what: str, elements: int, rounds: int, cei
         kept = []
 
         def call() -> object:
-            kept[:] = [matrix.relu(matrix.add(matrix.mul(ours[0], ours[1]), ours[2]))]
+            kept[:] = [matrix.relu(ours[0] * ours[1] + ours[2])]
             return kept[0]
 
         exact = np.maximum(hosts[0].astype(np.float64) * hosts[1] + hosts[2], 0.0)

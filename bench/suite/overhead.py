@@ -221,7 +221,7 @@ def lowering(engine: Any, rounds: int) -> list[Row]:
         nodes = 2
         while nodes < NODES:
             x = matrix.tanh(matrix.add(matrix.matmul(x, w), x))
-            x = matrix.sub(x, matrix.mean(x, axis=-1, keepdims=True))
+            x = x - matrix.mean(x, axis=-1, keepdims=True)
             nodes += 5
         return x
 
