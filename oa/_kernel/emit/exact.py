@@ -34,7 +34,7 @@ def _corrected_quotient(a: Reg, d: Reg) -> Reg:
     scale = (size >= 2.0**64).where(size.like(2.0**-64), (size < 2.0**-64).where(size.like(2.0**64), 1.0))
     tiny = a.magnitude() < 2.0**-64
     raised = tiny.where(a.like(2.0**64), 1.0)
-    a, d = a * (scale * raised), d * scale
+    a, d = a * raised * scale, d * scale
     reciprocal = Reg(a.b, a.b.op("fdiv", a.like(1.0).v, d.v))
     quotient = a * reciprocal
     error = residual(a, quotient, d)
