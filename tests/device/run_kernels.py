@@ -48,7 +48,9 @@ class Rig:
 
 
 @contextmanager
-def rig(name: str, profile: str | None, addressing: str | None, directory: Path | None = None) -> Iterator[Rig]:
+def rig(
+    name: str, profile: str | None, addressing: str | None, directory: Path | None = None
+) -> Iterator[Rig]:
     """Open a device by name, with the validation layer when OA_VALIDATE asks for it, and close everything."""
     from oa.config import CONFIG
 

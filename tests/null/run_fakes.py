@@ -9,10 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from oa._device import Limits, Profile
 from oa._lower.plan import Access, Barrier, Dispatch, Kernel, Operand, Plan, ScalarWord, Slot, Space
+from oa._run.clock import Clock
+from oa._run.executor import Executor
+from oa._run.pool import Pool, Storage
+from oa._run.transfer import Transfer
 
 LIMITS = Limits(
     max_groups=(65535, 65535, 65535),
@@ -310,3 +317,41 @@ def small_plan(addressing: str = "address", *, scratch: int = 0, scalars: int = 
         steps.append(Dispatch(k, (i + 1, 1, 1), operands, word, (i,), f"step{i}"))
     slot = Slot("float32", (256,), 1024)
     return Plan(tuple(steps), (slot,), (slot,), ((0, 0),), scalars, constants, scratch, digest)
+
+
+class Rig:
+    """A fake device with everything of `oa._run` on it."""
+
+    def __init__(self, addressing: str = "address", cache: Path | None = None, **how: Any) -> None:
+        self.device = FakeDevice(profile(addressing), **how)
+        self.clock = Clock(self.device)
+        self.pool = Pool(self.device, self.clock)
+        self.transfer = Transfer(self.device, self.pool, self.clock)
+        self.executor = Executor(self.device, self.pool, self.clock, cache, self.transfer)
+        self.counters = self.executor.counters
+
+    def storages(self, count: int, size: int = 1024) -> list[Storage]:
+        return [self.pool.allocate(size) for _ in range(count)]
+
+    def close(self) -> None:
+        self.executor.close()
+        self.transfer.close()
+        self.pool.close()
+        self.clock.close()
+
+    def words(self, dispatch: list[Any], count: int) -> np.ndarray:
+        """Argument words of a logged dispatch."""
+        if self.device.profile.addressing == "address":
+            address = dispatch[2]
+            blocks = self.executor._arguments._blocks.values()
+            buffer = next(b.buffer for b in blocks if b.base <= address < b.base + b.buffer.size)
+            return np.frombuffer(buffer.bytes, np.uint32, count, address - buffer.address)
+        buffer, offset, _ = self.device.sets[dispatch[2]][0]
+        return np.frombuffer(buffer.bytes, np.uint32, count, offset + 4 * dispatch[3])
+
+    def bound(self, dispatch: list[Any], buffers: int) -> list[tuple[int, int]]:
+        """(address, size or 0) of the buffers of a logged dispatch."""
+        if self.device.profile.addressing == "address":
+            pointers = self.words(dispatch, 2 * buffers).view(np.uint64)
+            return [(int(p), 0) for p in pointers]
+        return [(buffer.address + offset, size) for buffer, offset, size in self.device.sets[dispatch[2]][1:]]

@@ -4,61 +4,16 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
-from oa._lower.plan import Access, Dispatch, Plan, Slot, Space
-from oa._run.clock import Clock
-from oa._run.executor import Executor
-from oa._run.pool import Pool, Storage
-from oa._run.transfer import Transfer
-from oa.errors import InternalError, OutOfMemory, Unsupported
-from tests.null.run_fakes import FakeDevice, kernel, operand, profile, small_plan
+from oa._lower.plan import Plan
+from oa.errors import OutOfMemory
+from tests.null.run_fakes import Rig, small_plan
 
 ADDRESSINGS = ("address", "descriptor")
-
-
-class Rig:
-    """A fake device with everything of `oa._run` on it."""
-
-    def __init__(self, addressing: str = "address", cache: Path | None = None, **how: Any) -> None:
-        self.device = FakeDevice(profile(addressing), **how)
-        self.clock = Clock(self.device)
-        self.pool = Pool(self.device, self.clock)
-        self.transfer = Transfer(self.device, self.pool, self.clock)
-        self.executor = Executor(self.device, self.pool, self.clock, cache, self.transfer)
-        self.counters = self.executor.counters
-
-    def storages(self, count: int, size: int = 1024) -> list[Storage]:
-        return [self.pool.allocate(size) for _ in range(count)]
-
-    def close(self) -> None:
-        self.executor.close()
-        self.transfer.close()
-        self.pool.close()
-        self.clock.close()
-
-    def words(self, dispatch: list[Any], count: int) -> np.ndarray:
-        """Argument words of a logged dispatch."""
-        if self.device.profile.addressing == "address":
-            address = dispatch[2]
-            blocks = self.executor._arguments._blocks.values()
-            buffer = next(b.buffer for b in blocks if b.base <= address < b.base + b.buffer.size)
-            return np.frombuffer(buffer.bytes, np.uint32, count, address - buffer.address)
-        buffer, offset, _ = self.device.sets[dispatch[2]][0]
-        return np.frombuffer(buffer.bytes, np.uint32, count, offset + 4 * dispatch[3])
-
-    def bound(self, dispatch: list[Any], buffers: int) -> list[tuple[int, int]]:
-        """(address, size or 0) of the buffers of a logged dispatch."""
-        if self.device.profile.addressing == "address":
-            pointers = self.words(dispatch, 2 * buffers).view(np.uint64)
-            return [(int(p), 0) for p in pointers]
-        return [(buffer.address + offset, size) for buffer, offset, size in self.device.sets[dispatch[2]][1:]]
 
 
 def dispatches(rig: Rig, submission: int = -1) -> list[list[Any]]:
@@ -307,98 +262,3 @@ def test_timed_recordings_are_separate_and_read(rig: Rig) -> None:
     assert not any(entry[0] == "timestamp" for entry in plain)
     assert [entry[1] for entry in timed if entry[0] == "timestamp"] == [0, 1, 2]
     assert rig.device.submissions[-1][0][0] == plain
-
-
-def with_other_addressing(plan: Plan) -> Plan:
-    first = plan.steps[0]
-    assert isinstance(first, Dispatch)
-    return small_plan("descriptor" if first.kernel.addressing == "address" else "address")
-
-
-def with_step(plan: Plan, **changes: Any) -> Plan:
-    step = plan.steps[0]
-    assert isinstance(step, Dispatch)
-    return replace(plan, steps=(replace(step, **changes), *plan.steps[1:]))
-
-
-def with_operand(plan: Plan, **changes: Any) -> Plan:
-    step = plan.steps[0]
-    assert isinstance(step, Dispatch)
-    return with_step(plan, operands=(replace(step.operands[0], **changes), *step.operands[1:]))
-
-
-WRONG: dict[str, tuple[Callable[[Plan], Plan], int, int, tuple[int, ...], str]] = {
-    "binding count": (lambda p: p, 1, 0, (), "1 inputs and 0 outputs"),
-    "scalar count": (lambda p: p, 1, 1, (1, 2), "got 2 scalars"),
-    "addressing": (with_other_addressing, 1, 1, (), "addressing"),
-    "buffers": (lambda p: with_step(p, operands=p.steps[0].operands[:1]), 1, 1, (), "got 1 buffers"),
-    "words": (lambda p: with_step(p, words=()), 1, 1, (), "0 words"),
-    "out of storage": (lambda p: with_operand(p, size=1025), 1, 1, (), "does not lie"),
-    "alignment": (lambda p: with_operand(p, offset=16, size=16), 1, 1, (), "does not lie"),
-    "no such input": (lambda p: with_operand(p, index=3), 1, 1, (), "does not lie"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_plans_and_bindings_are_refused(rig: Rig, case: str) -> None:
-    change, inputs, outputs, scalars, message = WRONG[case]
-    plan = change(small_plan(addressing(rig)))
-    with pytest.raises(InternalError, match=message):
-        rig.executor.run(plan, rig.storages(inputs), rig.storages(outputs), scalars)
-    a, b = rig.storages(2)
-    assert rig.executor.run(small_plan(addressing(rig)), [a], [b]) == 1
-
-
-def test_small_storage_and_unplanned_aliases_are_refused(rig: Rig) -> None:
-    plan = small_plan(addressing(rig))
-    a, b = rig.storages(2)
-    (tiny,) = rig.storages(1, 256)
-    with pytest.raises(InternalError, match="256 bytes, wanted 1024"):
-        rig.executor.run(plan, [tiny], [b])
-    rig.executor.run(plan, [a], [a])
-    with pytest.raises(InternalError, match="may not overwrite"):
-        rig.executor.run(replace(plan, in_place=()), [a], [a])
-    slot = Slot("float32", (256,), 1024)
-    with pytest.raises(InternalError, match="share one storage"):
-        rig.executor.run(replace(plan, outputs=(slot, slot)), [a], [b, b])
-
-
-LIMITS = {
-    "groups": (65536, {}, {}),
-    "groups y": ((1, 65536, 1), {}, {}),
-    "local size": (1, {"local_size": (1, 1, 65)}, {}),
-    "invocations": (1, {"local_size": (32, 32, 2)}, {}),
-    "shared memory": (1, {"shared_bytes": 32769}, {}),
-}
-
-
-@pytest.mark.parametrize("case", LIMITS)
-def test_what_the_device_cannot_do_is_refused_before_a_pipeline_is_made(rig: Rig, case: str) -> None:
-    groups, changes, _ = LIMITS[case]
-    k = kernel("big", 2, 0, addressing(rig), **changes)
-    step = Dispatch(
-        k,
-        groups if isinstance(groups, tuple) else (groups, 1, 1),
-        (operand(Space.INPUT), operand(Space.OUTPUT, access=Access.WRITE)),
-        (),
-    )
-    slot = Slot("float32", (256,), 1024)
-    with pytest.raises(Unsupported, match="this device allows"):
-        rig.executor.run(Plan((step,), (slot,), (slot,)), rig.storages(1), rig.storages(1))
-    assert rig.device.pipelines == []
-
-
-@pytest.mark.parametrize("bytes_over", (0, 16))
-def test_a_binding_over_the_storage_range(bytes_over: int) -> None:
-    device = FakeDevice(profile("descriptor", max_storage_range=4096))
-    clock = Clock(device)
-    executor = Executor(device, Pool(device, clock), clock)
-    k = kernel("k", 1, 0, "descriptor")
-    step = Dispatch(k, (1, 1, 1), (operand(Space.SCRATCH, size=4096 + bytes_over),), ())
-    plan = Plan((step,), (), (), scratch_bytes=4096 + bytes_over)
-    if bytes_over:
-        with pytest.raises(Unsupported, match="one binding"):
-            executor.run(plan, [], [])
-    else:
-        executor.run(plan, [], [])
-    executor.close()
