@@ -38,7 +38,9 @@ def _corrected_quotient(a: Reg, d: Reg) -> Reg:
     reciprocal = Reg(a.b, a.b.op("fdiv", a.like(1.0).v, d.v))
     quotient = a * reciprocal
     error = residual(a, quotient, d)
-    value = (error.magnitude() < INF).where(quotient + error * reciprocal, quotient)
+    # Only for a finite residual that is not zero, which keeps the sign of a zero quotient.
+    usable = ((error.u & 0x7FFFFFFF) - 1) < 0x7F7FFFFF
+    value = usable.where(quotient + error * reciprocal, quotient)
     return value * tiny.where(a.like(2.0**-64), 1.0)
 
 
@@ -54,7 +56,7 @@ def _corrected_root(x: Reg) -> Reg:
 
 
 def divide(a: Reg | float, d: Reg | float) -> Reg:
-    """a / d with the error of at most one unit in the last place that a correctly rounded quotient and one step leave."""
+    """a / d, correctly rounded or within one unit in the last place."""
     like = a if isinstance(a, Reg) else d
     if not isinstance(like, Reg):
         raise TypeError("divide: one operand must be a register")
