@@ -76,7 +76,7 @@ class Linear:
         self.mapping = mapping
         self.inner_dim = inner_dim
         self.exact = exact
-        self.vectors = False
+        self.wide = 0  #: words of one wide access, 0 where there are none
         self.code: list[Instr] = []
         self.place: dict[Scalar, int] = {}
         self.buffers: dict[tuple[Ref, bool, int], int] = {}
@@ -98,7 +98,7 @@ class Linear:
         if node.op == "load":
             at: At = node.attr
             vector = self._is_vector(at.ix)
-            width = 4 if vector and node.dtype.itemsize == 4 else 1
+            width = self.wide if vector and node.dtype.itemsize == 4 else 1
             buffer = self.buffer(at.ref, False, width)
             return Instr("load", name, (), None, buffer, self.address(at.ix), vector)
         if node.op == "index":
@@ -131,7 +131,7 @@ class Linear:
 
     def _is_vector(self, ix: Ix) -> bool:
         """Whether four neighbours along the innermost dimension are four neighbours in memory, at a multiple of 4."""
-        if not self.vectors or ix.const % 4 or not (self.exact or self.inner_dim == 0):
+        if not self.wide or ix.const % 4 or not (self.exact or self.inner_dim == 0):
             return False
         inner = False
         for atom, factor in rename(ix, self.mapping, {}).terms:
@@ -177,7 +177,8 @@ def map_nest(space: Shape, results: list[Result], profile: Profile) -> Lowered:
     extents = tuple(words.add(s) for s in sizes)
     inner = words.add(sizes[-1] // 4)
     linear = Linear(words, mapping, len(sizes) - 1, exact)
-    linear.vectors = True
+    # A software device reads memory lane by lane, two words at the price of one.
+    linear.wide = 2 if profile.tuning == "cpu" and "int64" in profile.features else 4
     stores = _stores(linear, results, sizes)
     schedule = Schedule("flat", _MAP_LOCAL[profile.tuning])
     return _finish(linear, stores, len(sizes), 0, extents, inner, exact, schedule, quads, schedule.local)
@@ -189,7 +190,7 @@ def _stores(linear: Linear, results: list[Result], sizes: list[int]) -> list[Sto
         value = linear.add(r.value)
         vector = _is_flat(rename(r.ix, linear.mapping, {}), sizes)
         small = r.value.dtype.itemsize < 4
-        width = 4 if vector and not small else 1
+        width = linear.wide if vector and not small else 1
         buffer = linear.buffer(r.ref, True, width)
         address = Address(None, ()) if vector or small else linear.address(r.ix)
         stores.append(Store(buffer, r.value.dtype.name, value, address, False, vector))

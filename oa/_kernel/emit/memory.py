@@ -30,8 +30,8 @@ class Memory(Module):
         if addressing not in ("address", "descriptor"):
             raise InternalError(f'addressing is {addressing!r}, wanted "address" or "descriptor"')
         for index, buffer in enumerate(buffers):
-            if buffer.access not in ("r", "w", "rw") or buffer.width not in (1, 4):
-                raise InternalError(f"buffer {index} is {buffer}, wanted access r, w or rw and width 1 or 4")
+            if buffer.access not in ("r", "w", "rw") or buffer.width not in (1, 2, 4):
+                raise InternalError(f"buffer {index} is {buffer}, wanted access r, w or rw and width 1, 2 or 4")
         self.name = name
         self.local_size = local_size
         self.addressing = addressing
@@ -118,7 +118,7 @@ class Memory(Module):
         return self._pointer(sp.CLASS_PHYSICAL_STORAGE_BUFFER, block)
 
     def _buffer_block(self, buffer: Buffer, access: bool) -> int:
-        element = self._scalar(Ty.U32) if buffer.width == 1 else self._vector(4)
+        element = self._word_type(buffer.width)
         array = self._runtime_array(element, 4 * buffer.width)
         if access and buffer.access != "rw":
             only = sp.DECORATION_NON_WRITABLE if buffer.access == "r" else sp.DECORATION_NON_READABLE
@@ -218,7 +218,7 @@ class Memory(Module):
             raise InternalError(f"buffer {buffer}: index is {index.ty}, wanted u32")
         address = self.addressing == "address"
         storage = sp.CLASS_PHYSICAL_STORAGE_BUFFER if address else sp.CLASS_STORAGE_BUFFER
-        element = self._scalar(Ty.U32) if width == 1 else self._vector(4)
+        element = self._word_type(width)
         key = ("element", buffer, index.id)
         found = self._known.get(key)
         if found is None:
@@ -227,6 +227,14 @@ class Memory(Module):
             self._code += (self._pointer(storage, element), made, base, self.bits(Ty.U32, 0).id, index.id)
             found = self._remember(key, Value(made, Ty.U32))
         return found.id, ((sp.MEMORY_ALIGNED, 4 * width) if address else ())
+
+    def _word_type(self, width: int) -> int:
+        """The element type of a buffer."""
+        if width == 2:
+            if sp.CAPABILITY_INT64 not in self._capabilities:
+                self._capabilities.append(sp.CAPABILITY_INT64)
+            return self._type(sp.OP_TYPE_INT, 64, 0)
+        return self._scalar(Ty.U32) if width == 1 else self._vector(4)
 
     def load(self, buffer: int, index: Value) -> Value:
         """The u32 word at word `index` of a buffer of width 1."""
@@ -244,14 +252,24 @@ class Memory(Module):
 
     def load4(self, buffer: int, index4: Value) -> tuple[Value, ...]:
         """The four u32 words at 16-byte `index4` of a buffer of width 4."""
-        keys = [("load4", buffer, index4.id, lane) for lane in range(4)]
+        return self._load_wide(buffer, index4, 4)
+
+    def load2(self, buffer: int, index2: Value) -> tuple[Value, ...]:
+        """The two u32 words at 8-byte `index2` of a buffer of width 2."""
+        return self._load_wide(buffer, index2, 2)
+
+    def _load_wide(self, buffer: int, index: Value, width: int) -> tuple[Value, ...]:
+        keys = [("load", width, buffer, index.id, lane) for lane in range(width)]
         first = self._known.get(keys[0])
         if first is not None:
             return first, *(self._known[key] for key in keys[1:])
-        pointer, operands = self._element(buffer, index4, 4, "r")
+        pointer, operands = self._element(buffer, index, width, "r")
         u32, whole = self._scalar(Ty.U32), self._id()
-        self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._vector(4), whole, pointer, *operands)
-        lanes = tuple(Value(self._id(), Ty.U32) for _ in range(4))
+        self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._word_type(width), whole, pointer, *operands)
+        if width == 2:
+            pair, whole = whole, self._id()
+            self._code += (4 << 16 | sp.OP_BITCAST, self._vector(2), whole, pair)
+        lanes = tuple(Value(self._id(), Ty.U32) for _ in range(width))
         for lane, value in enumerate(lanes):
             self._code += (5 << 16 | sp.OP_COMPOSITE_EXTRACT, u32, value.id, whole, lane)
         if self.buffers[buffer].access == "r":
@@ -268,11 +286,21 @@ class Memory(Module):
 
     def store4(self, buffer: int, index4: Value, values: Sequence[Value]) -> None:
         """Write four u32 words as one vector."""
-        if len(values) != 4 or any(v.ty is not Ty.U32 for v in values):
-            raise InternalError(f"store4: values are {[v.ty for v in values]}, wanted four u32")
-        pointer, operands = self._element(buffer, index4, 4, "w")
+        self._store_wide(buffer, index4, values, 4)
+
+    def store2(self, buffer: int, index2: Value, values: Sequence[Value]) -> None:
+        """Write two u32 words as one 64-bit integer."""
+        self._store_wide(buffer, index2, values, 2)
+
+    def _store_wide(self, buffer: int, index: Value, values: Sequence[Value], width: int) -> None:
+        if len(values) != width or any(v.ty is not Ty.U32 for v in values):
+            raise InternalError(f"store: values are {[v.ty for v in values]}, wanted {width} u32")
+        pointer, operands = self._element(buffer, index, width, "w")
         whole = self._id()
-        self._code += (7 << 16 | sp.OP_COMPOSITE_CONSTRUCT, self._vector(4), whole, *(v.id for v in values))
+        self._code += (width + 3 << 16 | sp.OP_COMPOSITE_CONSTRUCT, self._vector(width), whole, *(v.id for v in values))
+        if width == 2:
+            pair, whole = whole, self._id()
+            self._code += (4 << 16 | sp.OP_BITCAST, self._word_type(2), whole, pair)
         self._code += (len(operands) + 3 << 16 | sp.OP_STORE, pointer, whole, *operands)
 
     # --- inputs, variables, workgroup memory ----------------------------------------------------------------

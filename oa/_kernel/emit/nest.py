@@ -51,7 +51,7 @@ class Store:
 
 @dataclass(frozen=True)
 class NestBuffer:
-    """A bound buffer: access "r" or "w", element width in words 1 or 4."""
+    """A bound buffer: access "r" or "w", element width in words: 1, 2 or 4."""
 
     access: str
     width: int

@@ -124,9 +124,27 @@ def load4(b: Builder, instr: Instr, index: Value) -> list[Value]:
     dtype = as_dtype(instr.dtype)
     quad = b.op("shr_u", index, b.const(Ty.U32, 2))
     if dtype.itemsize == 4:
-        return [b.bitcast(REGISTER[instr.dtype], v) for v in b.load4(instr.buffer, quad)]
+        return [b.bitcast(REGISTER[instr.dtype], v) for v in load_quad(b, instr.buffer, quad)]
     word = b.load(instr.buffer, quad)
     return [_byte(b, dtype, b.op("shr_u", word, b.const(Ty.U32, 8 * k))) for k in range(4)]
+
+
+def load_quad(b: Builder, buffer: int, quad: Value) -> tuple[Value, ...]:
+    """The four words at 16-byte position `quad`, as one vector or as two pairs by the buffer's width."""
+    if b.buffers[buffer].width == 4:
+        return b.load4(buffer, quad)
+    first = b.op("shl", quad, b.const(Ty.U32, 1))
+    return (*b.load2(buffer, first), *b.load2(buffer, b.op("or", first, b.const(Ty.U32, 1))))
+
+
+def store_quad(b: Builder, buffer: int, quad: Value, words: Sequence[Value]) -> None:
+    """Write four words at 16-byte position `quad`."""
+    if b.buffers[buffer].width == 4:
+        b.store4(buffer, quad, words)
+        return
+    first = b.op("shl", quad, b.const(Ty.U32, 1))
+    b.store2(buffer, first, words[:2])
+    b.store2(buffer, b.op("or", first, b.const(Ty.U32, 1)), words[2:])
 
 
 def as_word(b: Builder, value: Value) -> Value:

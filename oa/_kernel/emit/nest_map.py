@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from oa._kernel.emit.ir import Builder, Ty, Value
 from oa._kernel.emit.nest import Nest, Store
-from oa._kernel.emit.nest_code import Point, as_word, builder, linear_group, load4, minimum, pack_bytes, split
+from oa._kernel.emit.nest_code import (
+    Point,
+    as_word,
+    builder,
+    linear_group,
+    load4,
+    minimum,
+    pack_bytes,
+    split,
+    store_quad,
+)
 from oa._kernel.pack import Kernel
 from oa._schema.dtype import as_dtype
 
@@ -59,7 +69,7 @@ def _store(b: Builder, nest: Nest, store: Store, quad: Value, flat: Value, lanes
     if as_dtype(store.dtype).itemsize < 4:
         b.store(store.buffer, quad, pack_bytes(b, values))
     elif store.vector:
-        b.store4(store.buffer, quad, tuple(as_word(b, v) for v in values))
+        store_quad(b, store.buffer, quad, tuple(as_word(b, v) for v in values))
     else:
         for k, (lane, value) in enumerate(zip(lanes, values)):
             address = lane.address(store.address)

@@ -64,7 +64,8 @@ class Buffer(NamedTuple):
     """How the kernel uses one bound buffer.
 
     access: "r", "w" or "rw"; loads from an "r" buffer are shared by common-subexpression elimination.
-    width: 1 or 4, the element of the buffer in 32-bit words.
+    width: 1, 2 or 4, the element of the buffer in 32-bit words; 2 is one 64-bit integer, which a device that reads memory lane
+        by lane fetches as fast as one word (needs shaderInt64).
     """
 
     access: str
