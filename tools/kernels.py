@@ -67,22 +67,28 @@ def _on_path(name: str, wheel: str) -> str:
 def _call(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"tools/kernels.py: {Path(command[0]).name} failed on {command[1]}\n{done.stdout}{done.stderr}")
+        raise SystemExit(
+            f"tools/kernels.py: {Path(command[0]).name} failed on {command[1]}\n{done.stdout}{done.stderr}"
+        )
 
 
 def compile_recipe(recipe: Recipe, addressing: str) -> Kernel:
     """One kernel, compiled, optimised, validated and reflected."""
-    defines = [f"-D{name}={value}" for name, value in (*recipe.defines, ("OA_ADDRESS", int(addressing == "address")))]
+    defines = [
+        f"-D{name}={value}" for name, value in (*recipe.defines, ("OA_ADDRESS", int(addressing == "address")))
+    ]
     with tempfile.TemporaryDirectory() as folder:
         raw, best = f"{folder}/raw.spv", f"{folder}/best.spv"
         _call(slangc(), str(SOURCES / recipe.source), *defines, "-target", "spirv", "-O0", "-o", raw)
         _call(spirv_tool("spirv-opt"), raw, "-O", "--strip-debug", "--canonicalize-ids", "-o", best)
-        _call(spirv_tool("spirv-val"), best, "--target-env", "vulkan1.2", "--uniform-buffer-standard-layout", "--scalar-block-layout")
+        _call(spirv_tool("spirv-val"), best, "--target-env", "vulkan1.2")
         words = Path(best).read_bytes()
     shape = reflect(words)
     wanted = range(recipe.buffers + 1) if addressing == "descriptor" else range(0)
     if not shape.bindings <= frozenset(wanted):
-        raise SystemExit(f"tools/kernels.py: {recipe.name} binds {sorted(shape.bindings)}, its recipe says {recipe.buffers} buffers")
+        raise SystemExit(
+            f"tools/kernels.py: {recipe.name} binds {sorted(shape.bindings)}, not 0 to {recipe.buffers}"
+        )
     return Kernel(
         name=recipe.name, words=words, buffers=recipe.buffers, arg_words=recipe.arg_words, addressing=addressing,
         local_size=shape.local_size, subgroup_size=recipe.subgroup_size, shared_bytes=shape.shared_bytes,
@@ -104,12 +110,19 @@ def listing(pack: Pack) -> Iterator[str]:
             k = pack.kernel(name, addressing)
             size = "x".join(map(str, k.local_size))
             extra = " ".join(k.capabilities) + (f" subgroup {k.subgroup_size}" if k.subgroup_size else "")
-            yield f"{name:36} {addressing:10} {len(k.words):7} B {k.buffers} buffers {k.arg_words} words {size:9} shared {k.shared_bytes:5} {extra}"
+            yield (
+                f"{name:36} {addressing:10} {len(k.words):7} B  {k.buffers} buffers  {k.arg_words} words  {size:9}"
+                f"  shared {k.shared_bytes:5}  {extra}"
+            )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare with the committed pack instead of writing it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="compare with the committed pack instead of writing it"
+    )
     parser.add_argument("--list", action="store_true", help="list the pack and compile nothing")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at a time (default 2)")
     options = parser.parse_args()
@@ -120,7 +133,9 @@ def main() -> int:
     digest = hashlib.sha256(data).hexdigest()[:16]
     if options.check:
         same = PACK.exists() and PACK.read_bytes() == data
-        print(f"kernels.pack {digest}: {'same bytes' if same else 'DIFFERS from a rebuild: run ./run kernels and commit it'}")
+        print(
+            f"kernels.pack {digest}: {'same bytes' if same else 'DIFFERS from a rebuild: run ./run kernels and commit it'}"
+        )
         return 0 if same else 1
     if not PACK.exists() or PACK.read_bytes() != data:
         PACK.write_bytes(data)

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 _MAGIC = 0x07230203
 _CAPABILITY, _EXECUTION_MODE, _DECORATE, _VARIABLE = 17, 16, 71, 59
-_BOOL, _INT, _FLOAT, _VECTOR, _MATRIX, _ARRAY, _STRUCT, _POINTER, _CONSTANT = 20, 21, 22, 23, 24, 28, 30, 32, 43
+_BOOL, _INT, _FLOAT, _VECTOR, _MATRIX, _ARRAY, _STRUCT, _POINTER, _CONSTANT = (
+    20,
+    21,
+    22,
+    23,
+    24,
+    28,
+    30,
+    32,
+    43,
+)
 _LOCAL_SIZE, _BINDING, _WORKGROUP = 17, 33, 4
 
 #: Capabilities by number (SPIR-V specification, section Capability); others are shown as numbers.

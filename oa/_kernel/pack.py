@@ -57,7 +57,9 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if self.addressing not in ADDRESSINGS:
-            raise InternalError(f"kernel {self.name}: addressing {self.addressing!r}, wanted one of {', '.join(ADDRESSINGS)}")
+            raise InternalError(
+                f"kernel {self.name}: addressing {self.addressing!r}, wanted one of {', '.join(ADDRESSINGS)}"
+            )
         if not self.digest:
             object.__setattr__(self, "digest", self.compute_digest())
 
@@ -135,7 +137,9 @@ class Pack:
         self._index()
 
     def _malformed(self, why: str) -> FileFormatError:
-        return FileFormatError(f"kernel pack {self.path.name}: {why}; rebuild it with `./run kernels` or install the package again")
+        return FileFormatError(
+            f"kernel pack {self.path.name}: {why}; rebuild it with `./run kernels` or install the package again"
+        )
 
     def _index(self) -> None:
         data = self._data
@@ -171,7 +175,9 @@ class Pack:
         if kernel is None:
             place = self._records.get((name, addressing))
             if place is None:
-                raise InternalError(f"kernel pack: no kernel {name!r} for {addressing!r} addressing; run `./run kernels`")
+                raise InternalError(
+                    f"kernel pack: no kernel {name!r} for {addressing!r} addressing; run `./run kernels`"
+                )
             kernel = self._kernels[name, addressing] = self._decode(name, addressing, place)
         return kernel
 

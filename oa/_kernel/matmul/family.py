@@ -8,73 +8,22 @@ same order of summation and the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
-from oa._kernel.pack import Kernel, Recipe, default
+from oa._device import Profile
+from oa._kernel.matmul.choose import Choice, choose, extent_strides
+from oa._kernel.matmul.problem import Problem
+from oa._kernel.matmul.variants import RECIPES, REDUCE, WORDS, Variant
+from oa._kernel.pack import Kernel, default
 from oa.errors import InternalError, Unsupported
 
 __all__ = ["RECIPES", "Launch", "Problem", "plan"]
 
-#: The plain argument words in order; `problem.slang` names them alike.
-WORDS = (
-    "groups", "groups_x", "tiles_m", "tiles_n", "batch0", "batch1", "chunk", "m", "n", "k",
-    "a_offset", "a_row", "a_col", "a_batch0", "a_batch1",
-    "b_offset", "b_row", "b_col", "b_batch0", "b_batch1",
-    "c_offset", "c_row", "c_batch0", "c_batch1", "c_split",
-)  # fmt: skip
-
-
-class Limits(Protocol):
-    """What the family reads of a device's limits."""
-
-    @property
-    def max_groups(self) -> tuple[int, int, int]: ...
-    @property
-    def max_invocations(self) -> int: ...
-    @property
-    def shared_bytes(self) -> int: ...
-    @property
-    def subgroup_size(self) -> int: ...
-
-
-class Target(Protocol):
-    """What the family reads of a device profile (`oa._device.Profile` is one)."""
-
-    @property
-    def tuning(self) -> str: ...
-    @property
-    def addressing(self) -> str: ...
-    @property
-    def features(self) -> Collection[str]: ...
-    @property
-    def limits(self) -> Limits: ...
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One multiplication. Extents are at least 1; strides and offsets count elements, and strides may be 0 or negative.
-
-    `a_strides` are (row, column, batch0, batch1) of the m x k matrices A, `b_strides` those of the k x n matrices B, `c_strides`
-    (row, batch0, batch1) of the m x n matrices C, whose columns are adjacent and which do not overlap one another.
-    """
-
-    m: int
-    n: int
-    k: int
-    batch: tuple[int, int]
-    a_strides: tuple[int, int, int, int]
-    b_strides: tuple[int, int, int, int]
-    c_strides: tuple[int, int, int]
-    a_offset: int = 0
-    b_offset: int = 0
-    c_offset: int = 0
-
 
 @dataclass(frozen=True)
 class Launch:
-    """One dispatch: `operands` name the kernel's buffers in binding order ("a", "b", "c", "partial"), `access` says "r" or "w"."""
+    """One dispatch: `operands` name the kernel's buffers in binding order ("a", "b", "c" or "partial"), `access` has "r" or "w"
+    for each."""
 
     kernel: Kernel
     groups: tuple[int, int, int]
@@ -83,38 +32,21 @@ class Launch:
     words: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A kernel and the tile of C that one of its workgroups computes."""
+def plan(problem: Problem, dtype: str, profile: Profile) -> tuple[list[Launch], int]:
+    """The dispatches that compute `problem`, in order with a barrier between each, and the bytes of the operand "partial".
 
-    name: str
-    tile_m: int
-    tile_n: int
-
-
-def _registers(rows: int, columns: int, gx: int, gy: int) -> tuple[Recipe, Variant]:
-    name = f"matmul.registers_{rows}x{columns}"
-    defines = (("TM", rows), ("TN", columns), ("GX", gx), ("GY", gy))
-    recipe = Recipe(name, "matmul/registers.slang", defines, buffers=3, arg_words=len(WORDS))
-    return recipe, Variant(name, rows * gy, columns * gx)
-
-
-_REGISTERS = (_registers(4, 4, 8, 8),)
-RECIPES: tuple[Recipe, ...] = tuple(recipe for recipe, _ in _REGISTERS)
-
-
-def _grid(groups: int, limits: Limits) -> tuple[int, int, int]:
-    """`groups` workgroups along x, then y: at least that many, as few more as the limits allow."""
-    x = min(groups, limits.max_groups[0])
-    y = -(-groups // x)
-    if y > limits.max_groups[1] or groups >= 1 << 32:
-        raise Unsupported(f"matmul: {groups} workgroups, the device dispatches at most {limits.max_groups}: split the batch")
-    return (x, y, 1)
-
-
-def _span(extents: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """The distance in elements between the first and the last element that the strides reach."""
-    return sum((extent - 1) * abs(stride) for extent, stride in zip(extents, strides, strict=True))
+    Raises Unsupported for a dtype without kernels and for spans or grids that 32-bit indices or the device cannot count.
+    """
+    _check(problem, dtype)
+    choice = choose(problem, profile)
+    if choice.splits == 1:
+        return [_multiply(problem, choice, profile, "c")], 0
+    parts = _parts(problem)
+    size = problem.batch[0] * problem.batch[1] * problem.m * problem.n
+    if size * choice.splits >= 1 << 32:
+        raise InternalError(f"matmul: {choice.splits} parts of {size} elements")
+    first = _multiply(parts, choice, profile, "partial", split_stride=size)
+    return [first, _reduce(problem, size, choice.splits, profile)], 4 * size * choice.splits
 
 
 def _check(problem: Problem, dtype: str) -> None:
@@ -123,36 +55,73 @@ def _check(problem: Problem, dtype: str) -> None:
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     if min(m, n, k, *batch) < 1:
         raise InternalError(f"matmul: extents m={m} n={n} k={k} batch={batch}, wanted at least 1 each")
-    spans = (
-        problem.a_offset + _span((m, k, *batch), problem.a_strides),
-        problem.b_offset + _span((k, n, *batch), problem.b_strides),
-        problem.c_offset + _span((m, n, *batch), (problem.c_strides[0], 1, *problem.c_strides[1:])),
-    )
+    spans = [
+        offset + sum((extent - 1) * abs(stride) for extent, stride in extent_strides(problem, operand))
+        for operand, offset in (("a", problem.a_offset), ("b", problem.b_offset), ("c", problem.c_offset))
+    ]
     if max(spans) >= 1 << 32:
-        raise Unsupported(f"matmul: an operand spans {max(spans) + 1} elements, kernels count to {1 << 32}: split the batch")
+        raise Unsupported(f"matmul: an operand spans {max(spans) + 1} elements, kernels count to {1 << 32}")
 
 
-def _launch(problem: Problem, variant: Variant, target: Target) -> Launch:
+def _parts(problem: Problem) -> Problem:
+    """The problem with C replaced by the dense first part of the operand "partial"."""
+    m, n, (_, batch1) = problem.m, problem.n, problem.batch
+    return replace(problem, c_strides=(n, batch1 * m * n, m * n), c_offset=0)
+
+
+def _grid(groups: int, profile: Profile) -> tuple[int, int, int]:
+    """`groups` workgroups along x, then y: at least that many, as few more as the limits allow."""
+    x_max, y_max, _ = profile.limits.max_groups
+    y = -(-groups // x_max)
+    if y > y_max or groups >= 1 << 32:
+        raise Unsupported(
+            f"matmul: {groups} workgroups, the device dispatches at most {x_max} x {y_max}: split the batch"
+        )
+    return (-(-groups // y), y, 1)
+
+
+def _multiply(
+    problem: Problem, choice: Choice, profile: Profile, target: str, split_stride: int = 0
+) -> Launch:
+    operands = ("a", "b", target)
+    if choice.transposed:
+        problem, operands = problem.transposed(), ("b", "a", target)
+    variant = choice.variant
     tiles_m = -(-problem.m // variant.tile_m)
     tiles_n = -(-problem.n // variant.tile_n)
     batch0, batch1 = problem.batch
-    groups = tiles_m * tiles_n * batch0 * batch1
-    grid = _grid(groups, target.limits)
+    groups = tiles_m * tiles_n * batch0 * batch1 * choice.splits
+    grid = _grid(groups, profile)
     words = (
-        groups, grid[0], tiles_m, tiles_n, batch0, batch1, problem.k, problem.m, problem.n, problem.k,
+        groups, grid[0], tiles_m, tiles_n, batch0, batch1, choice.chunk, problem.m, problem.n, problem.k,
         problem.a_offset, *problem.a_strides,
         problem.b_offset, *problem.b_strides,
+        problem.c_offset, *problem.c_strides, split_stride,
+    )  # fmt: skip
+    return _launch(variant, grid, operands, words, profile)
+
+
+def _reduce(problem: Problem, size: int, splits: int, profile: Profile) -> Launch:
+    groups = -(-size // REDUCE.tile_m)
+    grid = _grid(groups, profile)
+    words = (
+        groups, grid[0], 1, 1, *problem.batch, splits, problem.m, problem.n, splits,
+        0, 1, size, 0, 0,
+        0, 0, 0, 0, 0,
         problem.c_offset, *problem.c_strides, 0,
     )  # fmt: skip
-    kernel = default().kernel(variant.name, target.addressing)
-    wrapped = tuple(word & 0xFFFFFFFF for word in words)
-    return Launch(kernel, grid, ("a", "b", "c"), ("r", "r", "w"), wrapped)
+    return _launch(REDUCE, grid, ("partial", "c"), words, profile)
 
 
-def plan(problem: Problem, dtype: str, target: Target) -> tuple[list[Launch], int]:
-    """The dispatches that compute `problem`, in order with a barrier between each, and the bytes of the operand "partial".
-
-    Raises Unsupported for a dtype without kernels and for spans or grids that 32-bit indices or the device cannot count.
-    """
-    _check(problem, dtype)
-    return [_launch(problem, _REGISTERS[0][1], target)], 0
+def _launch(
+    variant: Variant,
+    grid: tuple[int, int, int],
+    operands: tuple[str, ...],
+    words: tuple[int, ...],
+    profile: Profile,
+) -> Launch:
+    kernel = default().kernel(variant.name, profile.addressing)
+    access = ("r",) * (len(operands) - 1) + ("w",)
+    if len(words) != len(WORDS):
+        raise InternalError(f"matmul: {len(words)} argument words, wanted {len(WORDS)}")
+    return Launch(kernel, grid, operands, access, tuple(word & 0xFFFFFFFF for word in words))

@@ -1,0 +1,135 @@
+"""Which variant computes a problem, and in how many ranges of k: pure functions of the problem and the device profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oa._device import Profile
+from oa._kernel.matmul.problem import Problem
+from oa._kernel.matmul.variants import LANES, REGISTERS, TILES, VECTORS, Variant
+
+__all__ = ["Choice", "choose", "extent_strides", "fits"]
+
+#: A range of k is at least this long, so that writing and adding up its part of C costs little beside computing it.
+_LEAST_CHUNK = 256
+#: Workgroups that keep a device busy: a GPU with many processors; a CPU with a few cores.
+_BUSY = {"gpu": 256, "cpu": 8}
+_MOST_SPLITS = 64
+
+#: What `lanes.slang` costs in nanoseconds on one core: a read of up to 64 bits by one lane, a fused step of eight lanes, a store.
+_READ, _STEP, _STORE = 8.5, 0.65, 2.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant, whether it computes the transposed problem, and the ranges of k: `splits` of `chunk`, the last one shorter."""
+
+    variant: Variant
+    transposed: bool
+    splits: int
+    chunk: int
+
+
+def extent_strides(problem: Problem, operand: str) -> Iterator[tuple[int, int]]:
+    """(extent, stride) of each dimension of an operand: rows, columns, batch0, batch1."""
+    m, n, k = problem.m, problem.n, problem.k
+    extents, strides = {
+        "a": ((m, k), problem.a_strides),
+        "b": ((k, n), problem.b_strides),
+        "c": ((m, n), (problem.c_strides[0], 1, *problem.c_strides[1:])),
+    }[operand]
+    return zip((*extents, *problem.batch), strides)
+
+
+def _aligned(problem: Problem, operand: str, offset: int, unit: int | None, width: int) -> bool:
+    """True when the operand can be read `width` elements at a time along dimension `unit` (None: along nothing)."""
+    if unit is None or width == 1:
+        return True
+    if offset % width:
+        return False
+    dimensions = enumerate(extent_strides(problem, operand))
+    return all(
+        stride == 1 if axis == unit else extent == 1 or stride % width == 0
+        for axis, (extent, stride) in dimensions
+    )
+
+
+def fits(variant: Variant, problem: Problem) -> bool:
+    """True when the problem's layout is one that the variant can compute."""
+    along_a = {0: None, 1: 1, 2: 0}[variant.a]
+    along_b = {0: None, 1: 0, 2: 1}[variant.b]
+    return (
+        _aligned(problem, "a", problem.a_offset, along_a, variant.width)
+        and _aligned(problem, "b", problem.b_offset, along_b, variant.width)
+        and _aligned(problem, "c", problem.c_offset, 1, variant.c)
+        and problem.n % variant.c == 0
+    )
+
+
+def _runs(variant: Variant, profile: Profile) -> bool:
+    limits = profile.limits
+    return variant.invocations <= limits.max_invocations and variant.shared_bytes <= limits.shared_bytes
+
+
+def _groups(variant: Variant, problem: Problem) -> int:
+    tiles = -(-problem.m // variant.tile_m) * -(-problem.n // variant.tile_n)
+    return tiles * problem.batch[0] * problem.batch[1]
+
+
+def _ranges(variant: Variant, problem: Problem, tuning: str) -> tuple[int, int]:
+    """(splits, chunk): enough ranges of k to keep the device busy, none too short to be worth it."""
+    groups = _groups(variant, problem)
+    wanted = min(-(-_BUSY[tuning] // groups), problem.k // _LEAST_CHUNK, _MOST_SPLITS)
+    if wanted < 2:
+        return 1, problem.k
+    chunk = -(-problem.k // wanted)
+    chunk = -(-chunk // variant.slice) * variant.slice
+    return -(-problem.k // chunk), chunk
+
+
+def choose(problem: Problem, profile: Profile) -> Choice:
+    """The choice for a problem on a device."""
+    transposed = problem.m == 1 and problem.n > 1
+    seen = problem.transposed() if transposed else problem
+    if profile.tuning == "gpu":
+        variant = _for_gpu(seen, profile)
+    else:
+        variant = _for_cpu(seen, profile)
+    splits, chunk = _ranges(variant, seen, profile.tuning)
+    return Choice(variant, transposed, splits, chunk)
+
+
+def _for_gpu(problem: Problem, profile: Profile) -> Variant:
+    if problem.n == 1:
+        along_k = abs(problem.a_strides[1]) <= abs(problem.a_strides[0])
+        return VECTORS[0 if along_k else 1]
+    able = [v for v in TILES if fits(v, problem) and _runs(v, profile)]
+    if not able:
+        return REGISTERS[0]
+    # The largest tile that leaves enough workgroups; among tiles that are all too large, the smallest.
+    widest = [v for v in able if v.width == max(v.width for v in able)]
+    for variant in widest:
+        if _groups(variant, problem) >= _BUSY["gpu"]:
+            return variant
+    return widest[-1]
+
+
+def _for_cpu(problem: Problem, profile: Profile) -> Variant:
+    if problem.n == 1:
+        return REGISTERS[2]
+    if not _has_lanes(profile):
+        return REGISTERS[1] if min(problem.m, problem.n) >= 8 else REGISTERS[0]
+    return min((v for v in LANES if fits(v, problem)), key=lambda v: _lanes_cost(v, problem))
+
+
+def _has_lanes(profile: Profile) -> bool:
+    needed = {"int64", "subgroup_size_control", "subgroup_shuffle"}
+    return needed <= profile.features and profile.limits.subgroup_min <= 8 <= profile.limits.subgroup_max
+
+
+def _lanes_cost(variant: Variant, problem: Problem) -> float:
+    rows, columns = variant.tile_m, variant.tile_n
+    reads = rows / (2 if variant.a else 1) + columns / (2 if variant.b else 1)
+    tile = problem.k * (reads * _READ + rows * columns / 8 * _STEP) + rows * columns * _STORE
+    return _groups(variant, problem) * tile

@@ -1,0 +1,129 @@
+"""The kernels for matrix multiplication: what each assumes of a problem and of a device, and how the pack builds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oa._kernel.pack import Recipe
+
+__all__ = ["LANES", "RECIPES", "REDUCE", "REGISTERS", "TILES", "VECTORS", "WORDS", "Variant"]
+
+#: The plain argument words in order; `problem.slang` names them alike.
+WORDS = (
+    "groups", "groups_x", "tiles_m", "tiles_n", "batch0", "batch1", "chunk", "m", "n", "k",
+    "a_offset", "a_row", "a_col", "a_batch0", "a_batch1",
+    "b_offset", "b_row", "b_col", "b_batch0", "b_batch1",
+    "c_offset", "c_row", "c_batch0", "c_batch1", "c_split",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel, the tile of C that one of its workgroups computes, and what it assumes.
+
+    `a` and `b` say how operands are read: 0 any strides; 1 `width` elements at a time along k; 2 along m (A) or n (B). 1 and 2
+    need a stride of 1 there, and the other strides and the offset to be multiples of `width`. `c` is the multiple of which n,
+    the strides and the offset of C have to be. A range of k starts at a multiple of `slice`.
+    """
+
+    recipe: Recipe
+    tile_m: int
+    tile_n: int
+    a: int = 0
+    b: int = 0
+    width: int = 1
+    c: int = 1
+    slice: int = 1
+    invocations: int = 64
+    shared_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The kernel's name in the pack."""
+        return self.recipe.name
+
+
+#: How the layouts of (A, B) are called in names: any strides, else each operand transposed or not.
+_LAYOUTS = {(0, 0): "any", (1, 2): "nn", (1, 1): "nt", (2, 2): "tn", (1, 0): "nx", (2, 0): "tx"}
+
+
+def _recipe(
+    name: str, source: str, subgroup_size: int | None = None, buffers: int = 3, **defines: int
+) -> Recipe:
+    return Recipe(
+        f"matmul.{name}", f"matmul/{source}.slang", tuple(defines.items()), buffers, len(WORDS), subgroup_size
+    )
+
+
+def _registers(rows: int, columns: int, gx: int, gy: int) -> Variant:
+    recipe = _recipe(f"registers_{rows}x{columns}", "registers", TM=rows, TN=columns, GX=gx, GY=gy)
+    return Variant(recipe, rows * gy, columns * gx, invocations=gx * gy)
+
+
+def _lanes(rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
+    width = min(columns, 4)
+    name = f"lanes_{rows}x{8 * columns}_{_LAYOUTS[a, b]}"
+    recipe = _recipe(
+        name,
+        "lanes",
+        subgroup_size=8,
+        TM=rows,
+        TN=columns,
+        A_PAIR=a,
+        B_PAIR=b,
+        WIDTH=width,
+        C_WHOLE=int(whole),
+    )
+    c = width if whole else 1
+    return Variant(recipe, rows, 8 * columns, a, b, width=2, c=c, slice=2, invocations=8)
+
+
+def _tiles(size: int, depth: int, per: int, a: int, b: int) -> Variant:
+    threads = (size // per) ** 2
+    width = 4 if a else 1
+    name = f"tiles_{size}x{size}x{depth}_{_LAYOUTS[a, b]}"
+    recipe = _recipe(
+        name, "tiles", BM=size, BN=size, BK=depth, TM=per, TN=per, BUFFERS=2,
+        A_VECTOR=a, B_VECTOR=b, C_VECTOR=int(width > 1),
+    )  # fmt: skip
+    shared = 2 * 2 * depth * size * 4
+    return Variant(recipe, size, size, a, b, width, width, depth, threads, shared)
+
+
+def _vector(rows: int, lanes: int, along_k: bool) -> Variant:
+    name = f"vector_{'rows' if along_k else 'columns'}_{rows}x{lanes}"
+    recipe = _recipe(name, "vector", ROWS=rows, LANES=lanes, ALONG_K=int(along_k))
+    return Variant(recipe, rows, 1, invocations=rows * lanes, shared_bytes=rows * lanes * 4)
+
+
+_VECTOR_LAYOUTS = ((1, 2), (1, 1), (2, 2))
+
+#: For any device.
+REGISTERS = (_registers(4, 4, 8, 8), _registers(8, 8, 8, 8), _registers(4, 1, 1, 8))
+
+#: For software devices whose subgroups are 8 invocations.
+LANES = (
+    *(
+        _lanes(rows, n, a, b, True)
+        for rows, n in ((64, 8), (32, 8), (16, 8), (64, 2))
+        for a, b in _VECTOR_LAYOUTS
+    ),
+    *(_lanes(32, 8, a, b, False) for a, b in ((0, 0), (1, 0), (2, 0))),
+    _lanes(8, 8, 0, 0, False),
+    _lanes(32, 2, 0, 0, False),
+)
+
+#: For GPUs, from large to small. The second is the first for devices with 16 KiB of workgroup memory.
+TILES = tuple(
+    _tiles(*shape, a, b)
+    for shape in ((128, 16, 8), (128, 8, 8), (64, 16, 4), (32, 16, 4))
+    for a, b in (*_VECTOR_LAYOUTS, (0, 0))
+)
+
+#: For GPUs and n == 1: A with neighbours along k, and along m.
+VECTORS = (_vector(8, 32, True), _vector(64, 4, False))
+
+#: The second stage of a multiplication whose k is split.
+REDUCE = Variant(_recipe("reduce", "reduce", buffers=2), 64, 1, invocations=64)
+
+RECIPES = tuple(v.recipe for v in (*REGISTERS, *LANES, *TILES, *VECTORS, REDUCE))
