@@ -125,7 +125,8 @@ _INNER: set[int] = set()
 def caller() -> Where:
     """Code object and instruction offset of the innermost frame outside the package; resolved to a line only when shown."""
     frame = sys._getframe(2)
-    while id(frame.f_code) in _INNER or _is_inner(frame):
+    inner = _INNER
+    while id(frame.f_code) in inner or _is_inner(frame):
         outer = frame.f_back
         if outer is None:
             break

@@ -186,14 +186,20 @@ def _bind(
     operation: Operation, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands and complete attributes from any mix of positional and named arguments."""
-    try:
-        bound = operation.signature.bind(*args, **named)
-    except TypeError as error:
-        raise at_user_line(ArgumentError(f"{operation.name}{operation.signature}: {error}")) from None
-    bound.apply_defaults()
-    values = bound.arguments
-    operands = tuple(values[n] for n in operation.operands)
-    return operands, {n: values[n] for n in operation.attributes}
+    parameters = operation.parameters
+    values = dict(operation.attributes)
+    values.update(zip(parameters, args))
+    values.update(named)
+    if (
+        len(args) > len(parameters)
+        or len(values) != len(parameters)
+        or operation.missing(values, args, named)
+    ):
+        try:
+            operation.signature.bind(*args, **named)
+        except TypeError as error:
+            raise at_user_line(ArgumentError(f"{operation.name}{operation.signature}: {error}")) from None
+    return tuple([values[n] for n in operation.operands]), {n: values[n] for n in operation.attributes}
 
 
 def dtype_of(value: Any) -> DType | None:

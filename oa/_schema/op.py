@@ -97,6 +97,17 @@ class Operation:
         return inspect.signature(self.function)
 
     @functools.cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """All parameter names in order."""
+        return tuple(self.signature.parameters)
+
+    def missing(self, values: dict[str, Any], args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        """Whether a parameter has no value, or is given twice or unknown."""
+        known = self.parameters
+        twice = any(n in named for n in known[: len(args)])
+        return twice or any(n not in values or values[n] is inspect.Parameter.empty for n in known)
+
+    @functools.cached_property
     def variadic(self) -> bool:
         """Whether the single operand stands for a sequence of operands."""
         return any(p.kind is p.VAR_POSITIONAL for p in self.signature.parameters.values())
