@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oa._schema import spec as sp
 from oa._schema.declare import composite
-from oa.matrix.elementwise import exp, log
+from oa.matrix.elementwise import copy, exp, isfinite, log, where
 from oa.matrix.reduce import peak, sum
 from oa.matrix.value import Matrix
 
@@ -17,6 +17,8 @@ def softmax(x: Matrix, axis: int = -1) -> Matrix:
     [[0.25, 0.25, 0.25, 0.25]]
     """
     at = sp.normalize_axis(axis, x.ndim, "matrix.softmax")
+    if x.size == 0:
+        return copy(x)
     grown = exp(x - peak(x, at, "matrix.softmax"))
     return grown / sum(grown, at, keepdims=True)
 
@@ -25,14 +27,19 @@ def softmax(x: Matrix, axis: int = -1) -> Matrix:
 def log_softmax(x: Matrix, axis: int = -1) -> Matrix:
     """x - max - log(sum(exp(x - max))) along `axis`: the logarithm of `softmax` without its underflow."""
     at = sp.normalize_axis(axis, x.ndim, "matrix.log_softmax")
+    if x.size == 0:
+        return copy(x)
     shifted = x - peak(x, at, "matrix.log_softmax")
     return shifted - log(sum(exp(shifted), at, keepdims=True))
 
 
 @composite
 def logsumexp(x: Matrix, axis: int = -1, keepdims: bool = False) -> Matrix:
-    """log(sum(exp(x))) along `axis` without overflow."""
+    """log(sum(exp(x))) along `axis` without overflow; -inf over nothing or over -inf alone, inf where x holds inf."""
     at = sp.normalize_axis(axis, x.ndim, "matrix.logsumexp")
+    if x.shape[at] == 0:
+        return log(sum(x, at, keepdims=keepdims))
     top = peak(x, at, "matrix.logsumexp")
-    total = log(sum(exp(x - top), at, keepdims=True)) + top
+    shift = where(isfinite(top), top, 0.0)
+    total = log(sum(exp(x - shift), at, keepdims=True)) + shift
     return total if keepdims else sum(total, at)

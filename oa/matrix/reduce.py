@@ -48,7 +48,8 @@ def _result(name: str, dtype: DType) -> DType:
 
 @gradient(_reduce)
 def _reduce_gradient(instance: Instance, ct: Matrix, x: Matrix, result: Matrix) -> tuple[Matrix | None]:
-    """sum repeats the cotangent; max and min share it evenly among the elements that reach the result."""
+    """sum repeats the cotangent; max and min share it evenly among the elements that reach the result; prod gives each
+    element the product of the others, also where elements are 0."""
     name, axes = instance.attrs["name"], instance.attrs["axes"]
     if name == "sum":
         return (broadcast_to(ct, x.shape),)
@@ -56,7 +57,11 @@ def _reduce_gradient(instance: Instance, ct: Matrix, x: Matrix, result: Matrix) 
         hit = astype(equal(x, result), x.dtype)
         return (hit * divide(ct, _reduce(hit, "sum", axes)),)
     if name == "prod":
-        return (divide(ct * result, x),)
+        empty = equal(x, 0.0)
+        zeros = _reduce(astype(empty, x.dtype), "sum", axes)
+        others = _reduce(where(empty, 1.0, x), "prod", axes)
+        alone = where(equal(zeros, 1.0), ct * others, 0.0)
+        return (where(empty, alone, divide(ct * result, x)),)
     return (None,)
 
 
