@@ -202,6 +202,8 @@ def _reshape(view: Reshape, coords: Coords, extents: Shape) -> Coords:
     """Axes are matched in groups of equal size, so that only a group that is split costs a division."""
     out: list[Ix] = []
     shape, source = view.shape, view.source
+    if 0 in shape:
+        return (ZERO,) * len(source)  # no element is ever read
     i = j = 0
     while i < len(shape) or j < len(source):
         first_i, first_j = i, j
