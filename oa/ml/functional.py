@@ -29,7 +29,8 @@ def layer_norm(x: Matrix, weight: Matrix, bias: Matrix, eps: float = 1e-5) -> Ma
             )
     centred = x - matrix.mean(x, axis=-1, keepdims=True)
     variance = matrix.mean(centred * centred, axis=-1, keepdims=True)
-    return centred / matrix.sqrt(variance + eps) * weight + bias
+    scale = 1.0 / matrix.sqrt(variance + eps)  # once a row, so that an element costs multiplications only
+    return centred * scale * weight + bias
 
 
 def scaled_dot_product_attention(
