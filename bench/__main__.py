@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from pathlib import Path
 
-from bench.report import RESULTS, Report, commit, missed, write
+from bench.report import RESULTS, Report, missed, write
 from tools.project import ROOT
 
 
@@ -25,12 +26,13 @@ def suites() -> dict[str, str]:
     return found
 
 
-def destination(options: argparse.Namespace) -> Path:
-    """Where results go: --out, else a file named by the suites under $OUT or bench/results/."""
+def destination(options: argparse.Namespace, reports: list[Report]) -> Path:
+    """Where results go: --out, else a file named by suites and device under $OUT or bench/results/; git keeps older ones."""
     if options.out is not None:
         return Path(options.out)
     folder = Path(os.environ["OUT"]) if os.environ.get("OUT") else RESULTS
-    return folder / f"{'-'.join(options.names)}-{commit().rstrip('+')}.json"
+    device = re.sub(r"[^a-z0-9]+", "-", reports[0].device["name"].partition("(")[0].lower()).strip("-")
+    return folder / f"{'-'.join(options.names)}-{device}.json"
 
 
 def main() -> int:
@@ -58,7 +60,7 @@ def main() -> int:
     reports: list[Report] = []
     for name in options.names:
         reports += importlib.import_module(f"bench.suite.{name}").run(options)
-    write(reports, destination(options))
+    write(reports, destination(options, reports))
     short = [sentence for report in reports for sentence in missed(report)]
     for sentence in short:
         print(f"aim missed: {sentence}")

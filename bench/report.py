@@ -123,7 +123,9 @@ def host() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit measured, with a plus sign where the tree differs from it."""
+    """The commit measured, with a plus sign where the tree differs from it. OA_COMMIT tells a copy without history."""
+    if os.environ.get("OA_COMMIT"):
+        return os.environ["OA_COMMIT"]
     try:
         head = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -2,15 +2,18 @@
 
     python -m tools.docs [--check]
 
-`docs/errors.md` lists the classes of `oa.errors`. Nothing here opens a device.
+`docs/errors.md` lists the classes of `oa.errors`; `docs/benchmarks.md` shows what lies in bench/results/. Nothing here opens a
+device.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from oa import errors
 from tools.project import ROOT
@@ -28,6 +31,14 @@ After any of these the engine stays usable, except after `DeviceLost` and `Engin
 
 | class | also is | meaning | carries |
 |---|---|---|---|
+"""
+
+BENCHMARKS_HEAD = """\
+# Benchmarks
+
+<!-- Written by `./run docs` from bench/results/: run `./run bench` to change it. -->
+
+Medians. In brackets: how many times better `oa` is than the other, under 1 is worse. Method and suites: bench/README.md.
 """
 
 
@@ -52,9 +63,42 @@ def errors_page() -> str:
     return ERRORS_HEAD + "\n".join(rows) + "\n"
 
 
+def benchmarks_page() -> str:
+    """One table for each stored report."""
+    parts = [BENCHMARKS_HEAD]
+    for path in sorted((ROOT / "bench" / "results").glob("*.json")):
+        for report in json.loads(path.read_text(encoding="utf-8")):
+            device, host = report["device"], report["host"]
+            variables = "".join(f", {name}={value}" for name, value in host["environment"].items())
+            parts.append(
+                f"## {report['suite']}: {device['name']}\n\n"
+                f"{device['driver']}, {device['profile']} with {device['addressing']} addressing; {host['cores']} cores, "
+                f"Python {host['python']}{variables}; commit {report['commit']}, {report['date'][:10]}.\n\n"
+                "| what | unit | oa | others | error |\n|---|---|---|---|---|\n"
+                + "\n".join(map(benchmark_row, report["rows"]))
+                + "\n"
+            )
+    return "\n".join(parts)
+
+
+def benchmark_row(row: dict[str, Any]) -> str:
+    """A stored row as a row of the table: ours, the peers' with how many times better ours is, and the error."""
+    ours = row["values"].get("oa", {}).get("median")
+    others = "; ".join(
+        f"{name} {value['median']:.4g} (x{row['ratio'][name]:.2f})"
+        for name, value in row["values"].items()
+        if name != "oa"
+    )
+    error = "" if row["error"] is None else f"{row['error']:.2g}, {row['error_of']}"
+    return f"| {row['name']} | {row['unit']} | {ours:.4g} | {others} | {error} |"
+
+
 def pages() -> dict[Path, str]:
     """Every generated page and its text."""
-    return {ROOT / "docs" / "errors.md": errors_page()}
+    return {
+        ROOT / "docs" / "errors.md": errors_page(),
+        ROOT / "docs" / "benchmarks.md": benchmarks_page(),
+    }
 
 
 def main() -> int:
