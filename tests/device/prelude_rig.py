@@ -11,6 +11,7 @@ import numpy as np
 
 from oa._kernel.emit.ir import Buffer, Builder
 from oa._kernel.emit.scalar import REGISTER, emit_op
+from oa._kernel.emit.trust import judge, probe
 from oa._kernel.emit.types import Ty, Value
 from oa._schema.dtype import DType, as_dtype
 from tests.device.vk_rig import Rig, rig
@@ -66,19 +67,32 @@ class Machine:
         trusted: frozenset[str] = frozenset(),
     ) -> Array:
         """`body` over arrays of 32-bit words, as words."""
-        device, count = self.device, arrays[0].size
+        count = arrays[0].size
         assert all(a.size == count and a.dtype.itemsize == 4 for a in arrays) and count <= 65535 * LOCAL
         code = kernel(body, len(arrays), self.rig.addressing, trusted)
-        pipeline = device.pipeline(code, buffers=len(arrays) + 1, addressing=self.rig.addressing)
-        size = 4 * count + 16
-        buffers = [device.buffer(size, "upload") for _ in arrays] + [device.buffer(size, "download")]
-        for buffer, array in zip(buffers, arrays, strict=False):
-            buffer.map[: 4 * count] = np.ascontiguousarray(array).view(np.uint8).data
+        given = [np.ascontiguousarray(a).tobytes() for a in arrays]
+        groups = ((count + LOCAL - 1) // LOCAL, 1, 1)
+        return np.frombuffer(self._run(code, given, 4 * count, groups, count), np.uint32)
+
+    def trusted(self) -> frozenset[str]:
+        """The verdict of the probe of native operations."""
+        trial = probe(self.rig.addressing)
+        return judge(self._run(trial.words, [trial.inputs], trial.output_bytes, trial.groups, 0))
+
+    def _run(
+        self, code: bytes, given: Sequence[bytes], output: int, groups: tuple[int, int, int], count: int
+    ) -> bytes:
+        """One dispatch: buffers of the given bytes, then one to be written; `count` is word 0."""
+        device = self.device
+        pipeline = device.pipeline(code, buffers=len(given) + 1, addressing=self.rig.addressing)
+        size = max(output, *(len(data) for data in given)) + 16
+        buffers = [device.buffer(size, "upload") for _ in given] + [device.buffer(size, "download")]
+        for buffer, data in zip(buffers, given, strict=False):
+            buffer.map[: len(data)] = data
         block = struct.pack(f"<{len(buffers)}QI", *(b.address for b in buffers), count)
         self.rig.args.map[: len(block)] = block
         commands = device.commands()
         commands.begin(True)
-        groups = ((count + LOCAL - 1) // LOCAL, 1, 1)
         pool = None
         if self.rig.addressing == "address":
             commands.dispatch_address(pipeline, self.rig.args.address, groups)
@@ -90,7 +104,7 @@ class Machine:
         commands.barrier("host")
         commands.end()
         self.rig.run(commands)
-        result = np.frombuffer(bytes(buffers[-1].map[: 4 * count]), np.uint32)
+        result = bytes(buffers[-1].map[:output])
         for made in (commands, pool, pipeline, *buffers):
             if made is not None:
                 made.close()

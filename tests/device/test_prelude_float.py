@@ -91,6 +91,21 @@ def test_division_and_roots(plain: Machine, name: str, trusted: frozenset[str]) 
     assert error <= (1.5 if name == "rsqrt" else 1.0), message
 
 
+def test_what_is_trusted_is_right(device: Machine) -> None:
+    """A trusted division or root is correctly rounded on other inputs too; software devices are known to be."""
+    trusted = device.trusted()
+    if device.software:
+        assert trusted >= {"fdiv", "fsqrt"}
+    x, y = (np.abs(v) for v in arguments("hypot", 1 << 16))
+    with np.errstate(all="ignore"):
+        answers = {"fdiv": ("div", (x, y), x / y), "fsqrt": ("sqrt", (x,), np.sqrt(x))}
+    for name in trusted & answers.keys():
+        op, given, want = answers[name]
+        normal = np.all([(a >= oracle.TINY) & np.isfinite(a) for a in (*given, want)], axis=0)
+        got = device.op(op, "float32", *given, trusted=trusted)
+        assert not (differing(got, want) & normal).any(), name
+
+
 @pytest.mark.parametrize("name", ["min", "max"])
 def test_extrema(device: Machine, name: str) -> None:
     line = oracle.SPECIAL[np.abs(np.nan_to_num(oracle.SPECIAL, nan=1.0)) != 1e-40]
