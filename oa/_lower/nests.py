@@ -26,6 +26,8 @@ _MAP_LOCAL = {"cpu": 64, "gpu": 256}
 _ROW_LOCAL = {"cpu": 32, "gpu": 128}
 _GROUP_LOCAL = 256
 _MIN_LANES = 4
+#: Elements of a row that one invocation keeps in registers at most, and invocations that keep a device busy.
+_REGISTERS, _FULL_DEVICE = 16, 65536
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Linear:
         self.inner_dim = inner_dim
         self.exact = exact
         self.wide = 0  #: words of one wide access, 0 where there are none
+        self.vec = 4  #: neighbours that an invocation takes together
         self.code: list[Instr] = []
         self.place: dict[Scalar, int] = {}
         self.buffers: dict[tuple[Ref, bool, int], int] = {}
@@ -97,7 +100,7 @@ class Linear:
         name = node.dtype.name
         if node.op == "load":
             at: At = node.attr
-            vector = self._is_vector(at.ix)
+            vector = self.is_vector(at.ix) and (node.dtype.itemsize == 4 or self.vec == 4)
             width = self.wide if vector and node.dtype.itemsize == 4 else 1
             buffer = self.buffer(at.ref, False, width)
             return Instr("load", name, (), None, buffer, self.address(at.ix), vector)
@@ -129,9 +132,9 @@ class Linear:
         kind = "div" if isinstance(atom, Quotient) else "mod"
         return (kind, self._address(atom.value), self.words.add(atom.divisor))
 
-    def _is_vector(self, ix: Ix) -> bool:
-        """Whether four neighbours along the innermost dimension are four neighbours in memory, at a multiple of 4."""
-        if not self.wide or ix.const % 4 or not (self.exact or self.inner_dim == 0):
+    def is_vector(self, ix: Ix) -> bool:
+        """Whether `vec` neighbours along the innermost dimension are neighbours in memory, at a multiple of `vec`."""
+        if not self.wide or ix.const % self.vec or not (self.exact or self.inner_dim == 0):
             return False
         inner = False
         for atom, factor in rename(ix, self.mapping, {}).terms:
@@ -139,7 +142,7 @@ class Linear:
                 return False
             if atom.axis == self.inner_dim:
                 inner = factor == 1
-            elif factor % 4:
+            elif factor % self.vec:
                 return False
         return inner
 
@@ -230,19 +233,22 @@ def row_nest(
     mapping.update(more)
     rows, length = math.prod(sizes), math.prod(reduced)
     items = rows * chunks[0] if chunks else rows
-    schedule = _row_schedule(
-        items, min(length, chunks[1]) if chunks else length, trailing, chunks is not None, profile
-    )
+    inner = next((space[a] for a in reversed(axes) if space[a] != 1), 1)
+    chunked = chunks is not None
+    schedule = _row_schedule(items, chunks[1] if chunks else length, inner, trailing, chunked, profile)
     fixed: list[Word] = [items, length, *(chunks or ())]
     words = Words(fixed)
     dims = tuple(words.add(s) for s in (*sizes, *reduced))
-    linear = Linear(words, mapping, -1, False)
+    linear = Linear(words, mapping, len(sizes) + len(reduced) - 1, reduced[-1] % schedule.vec == 0)
+    linear.vec = schedule.vec
+    linear.wide = schedule.vec if schedule.vec > 1 else 0
     stores = []
     for r in results:
         value = linear.add(r.value)
-        buffer = linear.buffer(r.ref, True, 1)
+        vector = not r.per_row and linear.is_vector(r.ix)
+        buffer = linear.buffer(r.ref, True, linear.wide if vector else 1)
         address = Address(None, ()) if chunks else linear.address(r.ix)
-        stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, False))
+        stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, vector))
     per_group = schedule.local // schedule.lanes
     return _finish(linear, stores, len(sizes), len(reduced), dims, 0, False, schedule, items, per_group)
 
@@ -267,16 +273,33 @@ def _moved(results: list[Result], moved: dict[int, tuple[int, int]]) -> list[Res
     return [Result(r.ref, sc.substitute(r.value, leaf), rename(r.ix, moved, {}), r.per_row) for r in results]
 
 
-def _row_schedule(items: int, length: int, trailing: bool, chunked: bool, profile: Profile) -> Schedule:
-    """Chosen by shape and device alone, so that the order of a reduction does not depend on its neighbours."""
+def _row_schedule(
+    items: int, length: int, inner: int, trailing: bool, chunked: bool, profile: Profile
+) -> Schedule:
+    """Chosen by shape and device alone, so that the order of a reduction does not depend on its neighbours.
+
+    `length` elements a row (or chunk), `inner` the extent of the innermost reduced axis, `trailing`: rows are runs of memory.
+    """
     local = _ROW_LOCAL[profile.tuning]
-    if profile.tuning == "cpu" or not trailing or length < 2 * _MIN_LANES:
+    if profile.tuning == "cpu":
+        pairs = trailing and inner % 2 == 0 and "int64" in profile.features
+        return Schedule("serial", local, 1, chunked, 2 if pairs else 1)
+    if not trailing or length < 2 * _MIN_LANES:
         return Schedule("serial", local, 1, chunked)
+    vec = 4 if inner % 4 == 0 else 1
+    units = -(-length // vec)
     width = min(_GROUP_LOCAL, profile.limits.max_invocations)
+    most = _REGISTERS // vec  # units that an invocation may keep
+    wanted = most if items * (units // most) >= _FULL_DEVICE else 1
     lanes = _MIN_LANES
-    while lanes < width and lanes * 4 <= length:
+    while lanes < width and lanes * wanted < units:
         lanes *= 2
-    return Schedule("group", width, lanes, chunked)
+    slots = 1
+    while slots * lanes < units:
+        slots *= 2
+    if slots > most:
+        return Schedule("group", width, lanes, chunked, vec)
+    return Schedule("group", width, lanes, chunked, vec, slots, slots * lanes * vec == length and not chunked)
 
 
 def _finish(

@@ -24,6 +24,8 @@ _CONCAT_FAN_IN = 8
 _CPU_ROWS, _CPU_CHUNK = 256, 256
 _GPU_GROUPS, _GPU_CHUNK = 1056, 4096
 _GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 65536, 64
+#: Chunks start where whole vectors do.
+_CHUNK_MULTIPLE = 4
 _TWO_STAGE = frozenset({"sum", "max", "min", "prod"})
 
 
@@ -143,6 +145,7 @@ def _route_reduce(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profi
     if chunks == 1:
         return new.add("reduce", node.spec, inputs, node.params, None, node.name, source)
     length = -(-math.prod(shape[a] for a in axes) // chunks)
+    length = -(-length // _CHUNK_MULTIPLE) * _CHUNK_MULTIPLE
     chunks = -(-math.prod(shape[a] for a in axes) // length)
     kept = node.spec.shape
     parts = spec(node.spec.dtype, (math.prod(kept), chunks))

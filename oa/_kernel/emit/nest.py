@@ -65,12 +65,19 @@ class Schedule:
     serial   an invocation owns a row
     group    `lanes` invocations share a row and combine through workgroup memory
     `chunked` rows are (row, chunk) pairs and an invocation (or group) reduces one chunk.
+
+    Along a row an invocation takes `vec` neighbours at a time. With `slots` it takes so many times `vec` in all and keeps them
+    in registers, so that each element is loaded and computed once for all passes; `whole` says that the slots fill the row
+    exactly. Without, each pass is a loop.
     """
 
     kind: str
     local: int
     lanes: int = 1
     chunked: bool = False
+    vec: int = 1
+    slots: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,29 @@ def _byte(b: Builder, dtype: DType, word: Value) -> Value:
     return b.op("ine", byte, b.const(Ty.U32, 0)) if dtype.name == "bool" else byte
 
 
-def load4(b: Builder, instr: Instr, index: Value) -> list[Value]:
-    """Four neighbouring elements from an index that is a multiple of 4."""
+def run_lanes(b: Builder, lanes: Sequence[Point], order: Iterable[int]) -> None:
+    """Evaluate operations at neighbouring points; a vector load serves all of them at once."""
+    first = lanes[0]
+    for position in order:
+        instr = first.nest.code[position]
+        if instr.op == "load" and instr.vector:
+            if position not in first.values:
+                assert instr.address is not None
+                for lane, value in zip(
+                    lanes, _load_lanes(b, instr, first.address(instr.address), len(lanes))
+                ):
+                    lane.values[position] = value
+        else:
+            for lane in lanes:
+                lane.run((position,))
+
+
+def _load_lanes(b: Builder, instr: Instr, index: Value, count: int) -> list[Value]:
+    """`count` neighbouring elements (4, or 2 words) from an index that is a multiple of it."""
     dtype = as_dtype(instr.dtype)
+    if count == 2:
+        words = b.load2(instr.buffer, b.op("shr_u", index, b.const(Ty.U32, 1)))
+        return [b.bitcast(REGISTER[instr.dtype], v) for v in words]
     quad = b.op("shr_u", index, b.const(Ty.U32, 2))
     if dtype.itemsize == 4:
         return [b.bitcast(REGISTER[instr.dtype], v) for v in load_quad(b, instr.buffer, quad)]
@@ -135,6 +155,14 @@ def load_quad(b: Builder, buffer: int, quad: Value) -> tuple[Value, ...]:
         return b.load4(buffer, quad)
     first = b.op("shl", quad, b.const(Ty.U32, 1))
     return (*b.load2(buffer, first), *b.load2(buffer, b.op("or", first, b.const(Ty.U32, 1))))
+
+
+def store_lanes(b: Builder, buffer: int, index: Value, words: Sequence[Value]) -> None:
+    """Write neighbouring words (4 or 2) at an index that is a multiple of their number."""
+    if len(words) == 2:
+        b.store2(buffer, b.op("shr_u", index, b.const(Ty.U32, 1)), words)
+    else:
+        store_quad(b, buffer, b.op("shr_u", index, b.const(Ty.U32, 2)), words)
 
 
 def store_quad(b: Builder, buffer: int, quad: Value, words: Sequence[Value]) -> None:

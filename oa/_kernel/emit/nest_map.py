@@ -13,9 +13,9 @@ from oa._kernel.emit.nest_code import (
     as_word,
     builder,
     linear_group,
-    load4,
     minimum,
     pack_bytes,
+    run_lanes,
     split,
     store_quad,
 )
@@ -33,14 +33,7 @@ def emit(nest: Nest, addressing: str) -> Kernel:
     with b.if_(b.op("ult", quad, b.word(0))):
         flat = b.op("shl", quad, b.const(Ty.U32, 2))
         lanes = [Point(b, nest, dims) for dims in _dims(b, nest, quad, flat)]
-        for position, instr in enumerate(nest.code):
-            if instr.op == "load" and instr.vector:
-                assert instr.address is not None
-                for lane, value in zip(lanes, load4(b, instr, lanes[0].address(instr.address))):
-                    lane.values[position] = value
-            else:
-                for lane in lanes:
-                    lane.run((position,))
+        run_lanes(b, lanes, range(len(nest.code)))
         for store in nest.stores:
             _store(b, nest, store, quad, flat, lanes)
     words = b.finish()

@@ -59,6 +59,14 @@ class Reduction:
             return self._pick(carry, [x, position])
         return [self._join(carry[0], x)]
 
+    def masked(self, x: Value, position: Value, inside: Value | None) -> tuple[Value, Value]:
+        """The element, or what changes nothing where `inside` is false."""
+        if inside is None:
+            return x, position
+        if self.is_arg:
+            return x, self.b.select(inside, position, self.b.bits(Ty.U32, _NONE))
+        return self.b.select(inside, x, self.initial()[0]), position
+
     def combine(self, a: Sequence[Value], c: Sequence[Value]) -> list[Value]:
         """Two carries as one; for float sums after `settle`."""
         if self.is_arg:

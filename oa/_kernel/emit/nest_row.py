@@ -6,9 +6,21 @@ operations are evaluated again in each pass that needs them; row-level ones once
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from oa._kernel.emit.ir import Builder, Ty, Value
 from oa._kernel.emit.nest import Nest, Store
-from oa._kernel.emit.nest_code import REGISTER, Point, as_word, builder, linear_group, minimum, split
+from oa._kernel.emit.nest_code import (
+    Point,
+    as_word,
+    builder,
+    linear_group,
+    minimum,
+    run_lanes,
+    split,
+    store_lanes,
+)
 from oa._kernel.emit.nest_reduce import Reduction
 from oa._kernel.pack import Kernel
 
@@ -118,44 +130,44 @@ class Row:
             where = b.op("udiv", row, chunks)
             start = b.op("imul", b.op("isub", row, b.op("imul", where, chunks)), length)
             stop = minimum(b, b.op("iadd", start, length), stop)
-        one = b.const(Ty.U32, 1)
         if lane is not None:
-            start, one = b.op("iadd", start, lane), b.const(Ty.U32, nest.schedule.lanes)
+            start = b.op("iadd", start, b.op("imul", lane, b.const(Ty.U32, nest.schedule.vec)))
         point = Point(b, nest, split(b, nest, where, range(nest.kept)))
-        bounds = (start, stop, one)
+        walk = Walk(self, point, start, stop)
         reductions = [k for k, i in enumerate(nest.code) if i.op == "reduce"]
         for phase in range(1, max((self.depth[k] for k in reductions), default=0) + 1):
-            self._pass(point, [k for k in reductions if self.depth[k] == phase], bounds, lane)
-        self._store_elements(point, bounds, valid)
+            self._pass(walk, [k for k in reductions if self.depth[k] == phase], lane)
+        self._store_elements(walk, valid)
         self._store_rows(point, row, lane, valid)
 
-    def _enter(self, point: Point, position: Value) -> Point:
-        """The point at flat `position` along the reduced dimensions of the row."""
-        kept = self.nest.kept
-        dims = split(self.b, self.nest, position, range(kept, kept + self.nest.reduced))
-        return Point(self.b, self.nest, {**point.dims, **dims}, point.values)
+    def _ready(self, point: Point, roots: list[int]) -> list[int]:
+        """Evaluate what `roots` need of the row level; return what they need at each element."""
+        needed = self._closure(roots)
+        point.run(k for k in needed if not self.element[k] and self.nest.code[k].op != "reduce")
+        return [k for k in needed if self.element[k]]
 
-    def _pass(
-        self, point: Point, which: list[int], bounds: tuple[Value, Value, Value], lane: Value | None
-    ) -> None:
+    def _pass(self, walk: Walk, which: list[int], lane: Value | None) -> None:
         b, code = self.b, self.nest.code
         operands = [code[k].args[0] for k in which]
-        needed = self._closure(operands)
-        point.run(k for k in needed if not self.element[k] and code[k].op != "reduce")
+        needed = self._ready(walk.point, operands)
         kinds = [Reduction(b, str(code[k].attr), code[code[k].args[0]].dtype) for k in which]
         carried = [[b.var(v) for v in kind.initial()] for kind in kinds]
-        with b.loop(*bounds) as position:
-            inner = self._enter(point, position)
-            inner.run(k for k in needed if self.element[k])
-            for kind, variables, operand in zip(kinds, carried, operands):
-                new = kind.step([b.get(v) for v in variables], inner.values[operand], position)
-                for variable, value in zip(variables, new):
-                    b.set(variable, value)
+
+        def visit(block: Block) -> None:
+            run_lanes(b, block.points, needed)
+            for point, position in zip(block.points, block.positions):
+                for kind, variables, operand in zip(kinds, carried, operands):
+                    x, place = kind.masked(point.values[operand], position, block.inside)
+                    new = kind.step([b.get(v) for v in variables], x, place)
+                    for variable, value in zip(variables, new):
+                        b.set(variable, value)
+
+        walk.visit(visit)
         for kind, variables, k in zip(kinds, carried, which):
             settled = kind.settle([b.get(v) for v in variables])
             if lane is not None:
                 settled = self._combine_lanes(kind, settled, lane)
-            point.values[k] = kind.result(settled)
+            walk.point.values[k] = kind.result(settled)
 
     def _combine_lanes(self, kind: Reduction, carry: list[Value], lane: Value) -> list[Value]:
         """A tree over the lanes of a row; every lane gets the result."""
@@ -178,25 +190,32 @@ class Row:
         first = b.op("isub", local, lane)
         return [b.shared_load(a, first) for a in arrays]
 
-    def _store_elements(self, point: Point, bounds: tuple[Value, Value, Value], valid: Value | None) -> None:
+    def _store_elements(self, walk: Walk, valid: Value | None) -> None:
         stores = [s for s in self.nest.stores if not s.per_row]
         if not stores:
             return
-        needed = self._closure([s.value for s in stores])
-        point.run(k for k in needed if not self.element[k] and self.nest.code[k].op != "reduce")
+        b = self.b
+        needed = self._ready(walk.point, [s.value for s in stores])
 
-        def body() -> None:
-            with self.b.loop(*bounds) as position:
-                inner = self._enter(point, position)
-                inner.run(k for k in needed if self.element[k])
-                for store in stores:
-                    self._write(inner, store, inner.address(store.address))
+        def visit(block: Block) -> None:
+            run_lanes(b, block.points, needed)
+            guards = [g for g in (valid, block.inside) if g is not None]
+            if not guards:
+                write(block)
+                return
+            with b.if_(guards[0] if len(guards) == 1 else b.op("land", *guards)):
+                write(block)
 
-        if valid is None:
-            body()
-        else:
-            with self.b.if_(valid):
-                body()
+        def write(block: Block) -> None:
+            for store in stores:
+                words = [as_word(b, p.values[store.value]) for p in block.points]
+                if store.vector:
+                    store_lanes(b, store.buffer, block.points[0].address(store.address), words)
+                else:
+                    for p, word in zip(block.points, words):
+                        b.store(store.buffer, p.address(store.address), word)
+
+        walk.visit(visit)
 
     def _store_rows(self, point: Point, row: Value, lane: Value | None, valid: Value | None) -> None:
         stores = [s for s in self.nest.stores if s.per_row]
@@ -221,4 +240,60 @@ class Row:
         self.b.store(store.buffer, at, as_word(self.b, point.values[store.value]))
 
 
-__all__ = ["REGISTER", "Row", "emit"]
+@dataclass
+class Block:
+    """Neighbouring elements of a row that an invocation takes together. `inside` None: they exist for certain."""
+
+    points: list[Point]
+    positions: list[Value]
+    inside: Value | None
+
+
+class Walk:
+    """An invocation's way along its row: a loop for each pass, or slots that are visited again with what they hold."""
+
+    def __init__(self, row: Row, point: Point, start: Value, stop: Value) -> None:
+        self.b = row.b
+        self.nest = row.nest
+        self.point = point
+        schedule = row.nest.schedule
+        self.vec = schedule.vec
+        step = self.b.const(Ty.U32, schedule.lanes * schedule.vec)
+        self.bounds = (start, stop, step)
+        self.slots: list[Block] = []
+        first = start
+        for _ in range(schedule.slots):
+            self.slots.append(self._slot(first, stop, schedule.whole))
+            first = self.b.op("iadd", first, step)
+
+    def _slot(self, first: Value, stop: Value, whole: bool) -> Block:
+        if whole:
+            return self._block(first, None)
+        inside = self.b.op("ult", first, stop)
+        # Beyond the end the last elements of the row are read again, and count for nothing.
+        last = self.b.op("isub", self.b.word(1), self.b.const(Ty.U32, self.vec))
+        return self._block(self.b.select(inside, first, last), inside)
+
+    def _block(self, first: Value, inside: Value | None) -> Block:
+        """The block at flat position `first`, which with vectors stays inside the innermost dimension."""
+        b, nest = self.b, self.nest
+        last = nest.kept + nest.reduced - 1
+        dims = split(b, nest, first, range(nest.kept, last + 1))
+        points, positions = [], []
+        for k in range(self.vec):
+            offset = b.const(Ty.U32, k)
+            own = {**self.point.dims, **dims, last: b.op("iadd", dims[last], offset)}
+            points.append(Point(b, nest, own, self.point.values))
+            positions.append(b.op("iadd", first, offset))
+        return Block(points, positions, inside)
+
+    def visit(self, body: Callable[[Block], None]) -> None:
+        """Call `body` for each block of the row that is this invocation's."""
+        if not self.slots:
+            with self.b.loop(*self.bounds) as first:
+                body(self._block(first, None))
+            return
+        for block in self.slots:
+            for point in block.points:
+                point.values.update(self.point.values)
+            body(block)
