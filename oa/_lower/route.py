@@ -13,6 +13,7 @@ from oa._graph.views import Reshape, View
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Ix, dims, linear, through
 from oa._schema import scalar as sc
+from oa._schema.dtype import uint32
 from oa._schema.spec import contiguous_strides, spec
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def _route_node(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile
             return new.add("pointwise", node.spec, (), (), zero, node.name, source)
         inputs = tuple(_strided(new, r) for r in inputs)
     elif node.kind == "reduce":
+        if node.spec.dtype.itemsize < 4:
+            return _reduce_small(new, node, inputs[0], profile)
         return _route_reduce(new, node, inputs, profile)
     elif node.kind == "concat" and node.spec.dtype.itemsize < 4 and len(inputs) > _CONCAT_FAN_IN:
         return _concat_tree(new, node, inputs)
@@ -135,6 +138,18 @@ def _concat_tree(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...]) -> Ref
             )
         inputs = tuple(made)
     return inputs[0]
+
+
+def _reduce_small(new: BaseGraph, node: BaseNode, ref: Ref, profile: Profile) -> Ref:
+    """A reduction to sub-word elements, of which a row's invocation would not own whole words: in uint32, then cast."""
+    source = node.sources[0]
+    narrow = new.spec(ref)
+    wide = spec(uint32, narrow.shape)
+    grown = new.add("pointwise", wide, (ref,), (), sc.cast(sc.arg(0, narrow.dtype), uint32), "astype", source)
+    middle = BaseNode("reduce", spec(uint32, node.spec.shape), (grown,), node.params, None, node.name, node.sources)
+    found = _route_reduce(new, middle, (grown,), profile)
+    body = sc.cast(sc.arg(0, uint32), node.spec.dtype)
+    return new.add("pointwise", node.spec, (found,), (), body, "astype", source)
 
 
 def _route_reduce(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile: Profile) -> Ref:
