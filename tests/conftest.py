@@ -18,6 +18,7 @@ os.environ["OA_CACHE_DIR"] = CACHE
 import hypothesis
 import pytest
 
+from tests import ledger
 from tests.pairwise import cover
 
 TIERS = ("null", "device", "compile", "model", "leak", "fuzz", "attacks", "oracle")
@@ -37,7 +38,9 @@ hypothesis.settings.register_profile("all", parent=hypothesis.settings.get_profi
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("oa")
-    group.addoption("--all", action="store_true", help="the whole matrix, and tests marked slow")
+    group.addoption(
+        "--all", action="store_true", help="the whole matrix, tests marked slow, and a record for the ledger"
+    )
     group.addoption("--seed", type=int, default=0, help="of the slice of the matrix (default 0)")
     group.addoption(
         "--device",
@@ -52,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: runs only with --all")
     config.addinivalue_line("markers", "whole: a matrix that is never sliced")
     hypothesis.settings.load_profile("all" if config.getoption("--all") else "slice")
+    if config.getoption("--all"):
+        ledger.register(config)
 
 
 def pytest_unconfigure() -> None:

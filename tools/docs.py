@@ -2,8 +2,8 @@
 
     python -m tools.docs [--check]
 
-`docs/errors.md` lists the classes of `oa.errors`; `docs/benchmarks.md` shows what lies in bench/results/. Nothing here opens a
-device.
+`docs/errors.md` lists the classes of `oa.errors`; `docs/benchmarks.md` shows what lies in bench/results/, `docs/ledger.md` what
+lies in docs/ledger/. Nothing here opens a device.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oa import errors
+from oa._schema.registry import operations
 from tools.project import ROOT
 
 ERRORS_HEAD = """\
@@ -39,6 +40,16 @@ BENCHMARKS_HEAD = """\
 <!-- Written by `./run docs` from bench/results/: run `./run bench` to change it. -->
 
 Medians. In brackets: how many times better `oa` is than the other, under 1 is worse. Method and suites: bench/README.md.
+"""
+
+LEDGER_HEAD = """\
+# Ledger
+
+<!-- Written by `./run docs` from docs/ledger/: run `./run test --all` to change it. -->
+
+What each operation did on each device in the whole device tier: `runs on` the named configurations, in tests against the oracle
+that all passed; `fails` in a test there; `not run`. Names with an underscore are the primitives behind public functions. Nothing
+is called stable before it ran on three vendors' hardware.
 """
 
 
@@ -93,11 +104,47 @@ def benchmark_row(row: dict[str, Any]) -> str:
     return f"| {row['name']} | {row['unit']} | {ours:.4g} | {others} | {error} |"
 
 
+def ledger_page() -> str:
+    """Operations against the devices whose whole device tier was recorded."""
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "docs" / "ledger").glob("*.json"))
+    ]
+    parts = [LEDGER_HEAD]
+    for record in records:
+        parts.append(
+            f"- **{record['device']}**: {record['driver']}, commit {record['commit']}, {record['date']}\n"
+        )
+    titles = [record["device"].partition(" (")[0] for record in records]
+    parts.append(f"\n| operation | result | {' | '.join(titles)} |\n|---|---|{'---|' * len(titles)}\n")
+    found = [ledger_cells(record["rows"]) for record in records]
+    declared = {(name, "") for name in operations()}
+    ran = {key for cells in found for key in cells}
+    for name, dtype in sorted(ran | {key for key in declared if key[0] not in {name for name, _ in ran}}):
+        cells = [row.get((name, dtype), "not run") for row in found]
+        parts.append(f"| `{name}` | {dtype} | {' | '.join(cells)} |\n")
+    return "".join(parts)
+
+
+def ledger_cells(rows: list[list[Any]]) -> dict[tuple[str, str], str]:
+    """(operation, result dtype) -> what the ledger says of it, from rows of operation, dtype, configuration, passed, failed."""
+    found: dict[tuple[str, str], list[list[Any]]] = {}
+    for name, dtype, *rest in rows:
+        found.setdefault((name, dtype), []).append(rest)
+    cells = {}
+    for key, counts in found.items():
+        failing = [configuration for configuration, _, failed in counts if failed]
+        good = ", ".join(sorted(configuration for configuration, _, _ in counts))
+        cells[key] = f"fails: {', '.join(failing)}" if failing else f"runs on: {good}"
+    return cells
+
+
 def pages() -> dict[Path, str]:
     """Every generated page and its text."""
     return {
         ROOT / "docs" / "errors.md": errors_page(),
         ROOT / "docs" / "benchmarks.md": benchmarks_page(),
+        ROOT / "docs" / "ledger.md": ledger_page(),
     }
 
 
