@@ -120,6 +120,40 @@ def test_extrema(device: Machine, name: str) -> None:
     assert not (differing(got, want) & ~flushed).any()
 
 
+def test_choices_between_constants_keep_their_bits(device: Machine) -> None:
+    """Compilers turn some of them into arithmetic on a 0 or 1."""
+    values = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, np.inf, np.nan]
+    table = [(a, b) for a in values for b in values]
+    cond = np.array([0, 1], np.uint32)
+    for a, b in table:
+        got = device.words(
+            lambda builder, w, a=a, b=b: builder.bitcast(
+                Ty.U32,
+                builder.select(
+                    builder.op("ine", w[0], builder.const(Ty.U32, 0)),
+                    builder.const(Ty.F32, a),
+                    builder.const(Ty.F32, b),
+                ),
+            ),
+            [cond],
+        )
+        assert np.array_equal(got, np.array([b, a], np.float32).view(np.uint32)), (a, b)
+
+
+@pytest.mark.parametrize("name", ["abs", "neg", "sign", "floor", "ceil", "trunc", "round", "square"])
+def test_plain_operations(device: Machine, name: str) -> None:
+    x = np.concatenate([oracle.SPECIAL, np.arange(-4, 4.25, 0.25, np.float32)])
+    x = x[(np.abs(x) >= oracle.TINY) | (x == 0) | np.isnan(x)]
+    function: Any = {
+        "neg": np.negative, "round": np.rint, "sign": lambda v: np.where(v == 0, np.float32(0), np.sign(v)),
+    }.get(name) or getattr(np, name)  # fmt: skip
+    with np.errstate(all="ignore"):
+        want = function(x)
+    got = device.op(name, "float32", x)
+    flushed = (np.abs(want) < oracle.TINY) & (got == 0)
+    assert not (differing(got, want) & ~flushed).any(), x[differing(got, want)]
+
+
 @pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "signbit"])
 def test_predicates(device: Machine, name: str) -> None:
     patterns = np.random.default_rng(3).integers(0, 1 << 32, 4096, dtype=np.uint32).view(np.float32)

@@ -80,4 +80,4 @@ def sqrt(x: Reg) -> Reg:
 
 def finite_or_nan(x: Reg, value: Reg) -> Reg:
     """`value` for finite `x`; NaN for infinities and NaN."""
-    return (x.magnitude() < INF).where(value, x - x)
+    return (x.magnitude() < INF).where(value, float("nan"))

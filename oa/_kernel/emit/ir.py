@@ -19,6 +19,9 @@ from oa._kernel.emit.text import print_module
 from oa._kernel.emit.types import Buffer, Ty, Value, Var
 from oa.errors import InternalError
 
+#: Bits of the pairs -1 and +0, 1 and -0.
+_MISREAD = frozenset(((0xBF800000, 0), (0, 0xBF800000), (0x3F800000, 0x80000000), (0x80000000, 0x3F800000)))
+
 __all__ = ["Buffer", "Builder", "Ty", "Value", "Var"]
 
 
@@ -120,6 +123,10 @@ class Builder(Memory):
             return a
         if cond.const is not None:
             return a if cond.const else b
+        if a.ty is Ty.F32 and (a.const, b.const) in _MISREAD:
+            # Mesa makes 1 and 0, or its negation, of the condition, with the wrong zero: choose other bits and mend.
+            other = [self.bits(Ty.U32, (v.const or 0) ^ 1) for v in (a, b)]
+            return self.bitcast(Ty.F32, self.op("xor", self.select(cond, *other), self.bits(Ty.U32, 1)))
         key = ("select", cond.id, a.id, b.id)
         found = self._known.get(key)
         if found is None:

@@ -126,7 +126,7 @@ def remainder(x: Reg, y: Reg) -> Reg:
 
 
 def floor_divide(x: Reg, y: Reg) -> Reg:
-    """floor(x / y), from the exact remainder; x / y where y is zero."""
+    """floor(x / y), from the exact remainder; infinite (0 / 0: NaN) where y is zero or denormal."""
     rest = _truncated(x, y)
     plain = divide(x, y)
     whole = divide(x - rest, y).one("frint")
@@ -137,7 +137,9 @@ def floor_divide(x: Reg, y: Reg) -> Reg:
     step = rest.ne(0.0) & (rest < 0.0).ne(y < 0.0)
     value = step.where(whole - 1.0, whole)
     value = value.eq(0.0).where(x.like(0.0).signed_like(plain), value)
-    return y.eq(0.0).where(plain, value)
+    by_zero = (x.magnitude() >= TINY).where(x.like(INF), NAN)
+    by_zero = (by_zero.u ^ ((x.u ^ y.u) & 0x80000000)).f
+    return (y.magnitude() < TINY).where(by_zero, value)
 
 
 def _truncated(x: Reg, y: Reg) -> Reg:
