@@ -113,6 +113,23 @@ def test_capabilities_are_only_those_used(tmp_path: Path) -> None:
     assert capabilities(careful) == [sp.CAPABILITY_SHADER, sp.CAPABILITY_PRESERVE_NAN]
 
 
+@pytest.mark.parametrize("addressing", ADDRESSINGS)
+def test_pairs_of_words(addressing: str, tmp_path: Path) -> None:
+    """Buffers of width 2 hold 64-bit integers, read and written as two words."""
+    b = builder(addressing, Buffer("r", 2), Buffer("w", 2), Buffer("rw", 2))
+    i = b.builtin("global_id")
+    low, high = b.load2(0, i)
+    assert b.load2(0, i) == (low, high) and b.load2(2, i) != b.load2(2, i)
+    b.store2(1, i, [high, b.op("iadd", low, low)])
+    b.store2(2, i, b.load2(2, i))
+    words = b.finish()
+    validate(words, tmp_path)
+    assert [sp.CAPABILITY_INT64] in [rest for code, rest in listing(words) if code == sp.OP_CAPABILITY]
+    for wrong in (lambda: b.load4(0, i), lambda: b.load(0, i), lambda: b.store2(1, i, [low])):
+        with pytest.raises(InternalError):
+            wrong()
+
+
 def test_access_is_declared(tmp_path: Path) -> None:
     for addressing in ADDRESSINGS:
         words = everything(addressing).finish()

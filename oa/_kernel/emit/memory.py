@@ -31,7 +31,9 @@ class Memory(Module):
             raise InternalError(f'addressing is {addressing!r}, wanted "address" or "descriptor"')
         for index, buffer in enumerate(buffers):
             if buffer.access not in ("r", "w", "rw") or buffer.width not in (1, 2, 4):
-                raise InternalError(f"buffer {index} is {buffer}, wanted access r, w or rw and width 1, 2 or 4")
+                raise InternalError(
+                    f"buffer {index} is {buffer}, wanted access r, w or rw and width 1, 2 or 4"
+                )
         self.name = name
         self.local_size = local_size
         self.addressing = addressing
@@ -265,7 +267,13 @@ class Memory(Module):
             return first, *(self._known[key] for key in keys[1:])
         pointer, operands = self._element(buffer, index, width, "r")
         u32, whole = self._scalar(Ty.U32), self._id()
-        self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._word_type(width), whole, pointer, *operands)
+        self._code += (
+            len(operands) + 4 << 16 | sp.OP_LOAD,
+            self._word_type(width),
+            whole,
+            pointer,
+            *operands,
+        )
         if width == 2:
             pair, whole = whole, self._id()
             self._code += (4 << 16 | sp.OP_BITCAST, self._vector(2), whole, pair)
@@ -297,7 +305,12 @@ class Memory(Module):
             raise InternalError(f"store: values are {[v.ty for v in values]}, wanted {width} u32")
         pointer, operands = self._element(buffer, index, width, "w")
         whole = self._id()
-        self._code += (width + 3 << 16 | sp.OP_COMPOSITE_CONSTRUCT, self._vector(width), whole, *(v.id for v in values))
+        self._code += (
+            width + 3 << 16 | sp.OP_COMPOSITE_CONSTRUCT,
+            self._vector(width),
+            whole,
+            *(v.id for v in values),
+        )
         if width == 2:
             pair, whole = whole, self._id()
             self._code += (4 << 16 | sp.OP_BITCAST, self._word_type(2), whole, pair)
