@@ -9,7 +9,7 @@ take        (axis,)                         operand 0 at operand 1's indices alo
 along       (axis,)                         operand 0 where operand 1 gives the index along `axis`, element by element
 pad         (starts, steps)                 operand at `starts + steps * index` (steps > 0), 0 elsewhere
 concat      (axis,)                         operands one after the other
-matmul      ()                              matrices in the last two axes, equal batch axes before them
+matmul      () or ("nt",)                   matrices in the last two axes, equal batch axes before them; nt: (m, k) by (n, k)
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def row_nest(
     inner = next((space[a] for a in reversed(axes) if space[a] != 1), 1)
     chunked = chunks is not None
     schedule = _row_schedule(items, chunks[1] if chunks else length, inner, trailing, chunked, profile)
-    fixed: list[Word] = [items, length, *(chunks or ())]
+    fixed: list[Word] = [items, length, *((*chunks, rows) if chunks else ())]
     words = Words(fixed)
     dims = tuple(words.add(s) for s in (*sizes, *reduced))
     linear = Linear(words, mapping, len(sizes) + len(reduced) - 1, reduced[-1] % schedule.vec == 0)
@@ -283,10 +283,10 @@ def _row_schedule(
     local = _ROW_LOCAL[profile.tuning]
     if profile.tuning == "cpu":
         pairs = trailing and inner % 2 == 0 and "int64" in profile.features
-        return Schedule("serial", local, 1, chunked, 2 if pairs else 1)
-    if not trailing or length < 2 * _MIN_LANES:
-        return Schedule("serial", local, 1, chunked)
+        return Schedule("serial", local, 1, chunked, not trailing, 2 if pairs else 1)
     vec = 4 if inner % 4 == 0 else 1
+    if not trailing or length < 2 * _MIN_LANES:
+        return Schedule("serial", local, 1, chunked, not trailing, vec)
     units = -(-length // vec)
     width = min(_GROUP_LOCAL, profile.limits.max_invocations)
     most = _REGISTERS // vec  # units that an invocation may keep
@@ -298,8 +298,9 @@ def _row_schedule(
     while slots * lanes < units:
         slots *= 2
     if slots > most:
-        return Schedule("group", width, lanes, chunked, vec)
-    return Schedule("group", width, lanes, chunked, vec, slots, slots * lanes * vec == length and not chunked)
+        return Schedule("group", width, lanes, chunked, False, vec)
+    whole = slots * lanes * vec == length and not chunked
+    return Schedule("group", width, lanes, chunked, False, vec, slots, whole)
 
 
 def _finish(

@@ -7,9 +7,10 @@ reductions over few rows become two stages; concatenations of sub-word elements 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oa._graph.views import Reshape, View
+from oa._graph.views import Permute, Reshape, View
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Ix, dims, linear, through
 from oa._schema import scalar as sc
@@ -24,7 +25,7 @@ _CONCAT_FAN_IN = 8
 #: Rows that fill a device: SIMD lanes of all cores with some to spare, or resident invocations.
 _CPU_ROWS, _CPU_CHUNK = 256, 256
 _GPU_GROUPS, _GPU_CHUNK = 1056, 4096
-_GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 65536, 64
+_GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 262144, 32
 #: Chunks start where whole vectors do.
 _CHUNK_MULTIPLE = 4
 _TWO_STAGE = frozenset({"sum", "max", "min", "prod"})
@@ -77,6 +78,9 @@ def route(base: BaseGraph, profile: Profile, owned: frozenset[int] = frozenset()
 def _route_node(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile: Profile) -> Ref:
     source = node.sources[0]
     if node.kind == "matmul":
+        if node.params == ("nt",):
+            inputs = (inputs[0], _transposed(new, inputs[1], source))
+            node = replace(node, params=())
         if new.spec(inputs[0]).shape[-1] == 0:
             zero = sc.const(0, node.spec.dtype)
             return new.add("pointwise", node.spec, (), (), zero, node.name, source)
@@ -96,6 +100,14 @@ def copy_of(new: BaseGraph, ref: Ref, unique: int | None = None) -> Ref:
     source = new.nodes[ref].sources[0] if ref >= 0 else 0
     params = () if unique is None else (unique,)
     return new.add("pointwise", found, (ref,), params, sc.arg(0, found.dtype), "copy", source)
+
+
+def _transposed(new: BaseGraph, ref: Ref, source: int) -> Ref:
+    found = new.spec(ref)
+    rows, columns = found.shape
+    return new.add(
+        "view", spec(found.dtype, (columns, rows)), (ref,), (Permute((1, 0)),), None, "transpose", source
+    )
 
 
 def _strided(new: BaseGraph, ref: Ref) -> Ref:
@@ -146,7 +158,9 @@ def _reduce_small(new: BaseGraph, node: BaseNode, ref: Ref, profile: Profile) ->
     narrow = new.spec(ref)
     wide = spec(uint32, narrow.shape)
     grown = new.add("pointwise", wide, (ref,), (), sc.cast(sc.arg(0, narrow.dtype), uint32), "astype", source)
-    middle = BaseNode("reduce", spec(uint32, node.spec.shape), (grown,), node.params, None, node.name, node.sources)
+    middle = BaseNode(
+        "reduce", spec(uint32, node.spec.shape), (grown,), node.params, None, node.name, node.sources
+    )
     found = _route_reduce(new, middle, (grown,), profile)
     body = sc.cast(sc.arg(0, uint32), node.spec.dtype)
     return new.add("pointwise", node.spec, (found,), (), body, "astype", source)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from oa._schema import spec as sp
 from oa._schema.call import at_user_line
 from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import float32
+from oa._schema.dtype import float32, promote
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
+from oa.matrix.elementwise import astype, multiply
+from oa.matrix.reduce import sum
 from oa.matrix.shape import broadcast_to, permute_dims, reshape
 from oa.matrix.value import Matrix
 
@@ -31,6 +33,20 @@ def _matmul_gradient(instance: Instance, ct: Matrix, a: Matrix, b: Matrix) -> tu
     return _matmul(ct, _swapped(b)), _matmul(_swapped(a), ct)
 
 
+@primitive("matmul")
+def _matmul_nt(a: Matrix, b: Matrix) -> Matrix:
+    """(m, k) by the transpose of (n, k). An operation of its own because its gradients need no transposed copies."""
+    left: Spec = a  # type: ignore[assignment]
+    right: Spec = b  # type: ignore[assignment]
+    return Inference((spec(left.dtype, (left.shape[0], right.shape[0])),), ("nt",))  # type: ignore[return-value]
+
+
+@gradient(_matmul_nt)
+def _matmul_nt_gradient(instance: Instance, ct: Matrix, a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
+    """dA = dC B and dB = dC^T A."""
+    return _matmul(ct, b), _matmul(_swapped(ct), a)
+
+
 def _swapped(x: Matrix) -> Matrix:
     order = list(range(x.ndim))
     order[-1], order[-2] = order[-2], order[-1]
@@ -40,13 +56,13 @@ def _swapped(x: Matrix) -> Matrix:
 def matmul(a: Matrix, b: Matrix) -> Matrix:
     """The matrix product over the last two axes, batch axes broadcast; rank-1 operands as NumPy has them.
 
-    Raises ShapeError when the inner extents differ, DTypeError for dtypes other than float32.
+    Integer products wrap in the common dtype of a and b. Raises ShapeError when the inner extents differ, DTypeError for bool.
 
     >>> a = oa.matrix.ones(engine, (2, 3))
     >>> oa.matrix.matmul(a, oa.matrix.ones(engine, (3, 4))).shape
     (2, 4)
     """
-    _check(a, b, "matmul")
+    a, b = _operands(a, b, "matmul")
     if a.ndim == 1:
         return reshape(out := matmul(reshape(a, (1, a.shape[0])), b), (*out.shape[:-2], out.shape[-1]))
     if b.ndim == 1:
@@ -59,14 +75,21 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
         )
     if b.ndim == 2 and a.ndim > 2:
         return reshape(
-            _matmul(reshape(a, (-1 if a.size else _rows(a), a.shape[-1])), b), (*a.shape[:-1], b.shape[-1])
+            _product(reshape(a, (-1 if a.size else _rows(a), a.shape[-1])), b), (*a.shape[:-1], b.shape[-1])
         )
     batch = sp.broadcast([a.shape[:-2], b.shape[:-2]], "matrix.matmul", ("a", "b"))
     a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
     if len(batch) <= _BATCH_AXES:
-        return _matmul(a, b)
-    flat = _matmul(_flat(a, batch), _flat(b, batch))
+        return _product(a, b)
+    flat = _product(_flat(a, batch), _flat(b, batch))
     return reshape(flat, (*batch, *flat.shape[-2:]))
+
+
+def _product(a: Matrix, b: Matrix) -> Matrix:
+    if a.dtype is float32:
+        return _matmul(a, b)
+    left, right = reshape(a, (*a.shape, 1)), reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    return sum(multiply(left, right), axis=-2, dtype=a.dtype)
 
 
 def _rows(a: Matrix) -> int:
@@ -83,27 +106,36 @@ def _flat(x: Matrix, batch: tuple[int, ...]) -> Matrix:
     return reshape(x, (count, *x.shape[-2:]))
 
 
-def _check(a: Matrix, b: Matrix, name: str) -> None:
+def _operands(a: Matrix, b: Matrix, name: str) -> tuple[Matrix, Matrix]:
+    """a and b in their common dtype."""
     for which, x in (("a", a), ("b", b)):
         if not isinstance(x, Matrix):
             raise at_user_line(
                 ArgumentError(f"matrix.{name}: {which} is {type(x).__name__}; wanted a Matrix")
             )
-        if x.dtype is not float32:
-            raise at_user_line(
-                DTypeError(f"matrix.{name}: {which} is {x.dtype.name}; cast with .astype(oa.float32)")
-            )
+        if x.dtype.kind == "b":
+            raise at_user_line(DTypeError(f"matrix.{name}: {which} is bool; cast with .astype(oa.int32)"))
         if x.ndim == 0:
             raise at_user_line(ShapeError(f"matrix.{name}: {which} has rank 0; wanted rank 1 or more"))
+    if a.dtype is b.dtype:
+        return a, b
+    try:
+        common = promote(a.dtype, b.dtype, f"matrix.{name}")
+    except DTypeError as error:
+        raise at_user_line(error) from None
+    return astype(a, common), astype(b, common)
 
 
 def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
     """a b^T over the last two axes: rows of a by rows of b. Shapes (..., m, k) and (..., n, k) give (..., m, n)."""
-    _check(a, b, "mat_mul_nt")
+    a, b = _operands(a, b, "mat_mul_nt")
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
         raise at_user_line(
             ShapeError(
                 f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents"
             )
         )
-    return matmul(a, _swapped(b))
+    if b.ndim > 2:
+        return matmul(a, _swapped(b))
+    rows = reshape(a, (_rows(a), a.shape[-1]))
+    return reshape(_matmul_nt(rows, b), (*a.shape[:-1], b.shape[0]))

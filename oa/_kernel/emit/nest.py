@@ -64,7 +64,8 @@ class Schedule:
     flat     an invocation owns four neighbouring elements
     serial   an invocation owns a row
     group    `lanes` invocations share a row and combine through workgroup memory
-    `chunked` rows are (row, chunk) pairs and an invocation (or group) reduces one chunk.
+    `chunked` rows are (row, chunk) pairs and an invocation (or group) reduces one chunk. With `columns` rows lie side by side
+    in memory, so neighbouring invocations take neighbouring rows; else neighbouring chunks of a row.
 
     Along a row an invocation takes `vec` neighbours at a time. With `slots` it takes so many times `vec` in all and keeps them
     in registers, so that each element is loaded and computed once for all passes; `whole` says that the slots fill the row
@@ -75,6 +76,7 @@ class Schedule:
     local: int
     lanes: int = 1
     chunked: bool = False
+    columns: bool = False
     vec: int = 1
     slots: int = 0
     whole: bool = False
@@ -85,7 +87,7 @@ class Nest:
     """Loop dimensions `0 .. kept-1` then `reduced` more; `extents[k]` is the word with dimension k's extent.
 
     Words 0 and 1 are always the number of work items (quads of elements, or rows) and the number of elements (or the
-    reduced length); chunked nests have words 2 and 3, chunks and chunk length. `exact` says that the innermost extent is a
+    reduced length); chunked nests have words 2 to 4, chunks, chunk length and rows. `exact` says that the innermost extent is a
     multiple of 4 and then `inner` is the word with a quarter of it.
     """
 

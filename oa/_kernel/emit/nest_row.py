@@ -126,10 +126,10 @@ class Row:
         start, stop = b.const(Ty.U32, 0), b.word(1)
         where = row
         if nest.schedule.chunked:
-            chunks, length = b.word(2), b.word(3)
-            where = b.op("udiv", row, chunks)
-            start = b.op("imul", b.op("isub", row, b.op("imul", where, chunks)), length)
-            stop = minimum(b, b.op("iadd", start, length), stop)
+            where, chunk = self._chunk(row)
+            start = b.op("imul", chunk, b.word(3))
+            stop = minimum(b, b.op("iadd", start, b.word(3)), stop)
+            row = b.op("iadd", b.op("imul", where, b.word(2)), chunk)
         if lane is not None:
             start = b.op("iadd", start, b.op("imul", lane, b.const(Ty.U32, nest.schedule.vec)))
         point = Point(b, nest, split(b, nest, where, range(nest.kept)))
@@ -139,6 +139,14 @@ class Row:
             self._pass(walk, [k for k in reductions if self.depth[k] == phase], lane)
         self._store_elements(walk, valid)
         self._store_rows(point, row, lane, valid)
+
+    def _chunk(self, item: Value) -> tuple[Value, Value]:
+        """Row and chunk of a work item."""
+        b = self.b
+        across = b.word(4) if self.nest.schedule.columns else b.word(2)
+        outer = b.op("udiv", item, across)
+        inner = b.op("isub", item, b.op("imul", outer, across))
+        return (inner, outer) if self.nest.schedule.columns else (outer, inner)
 
     def _ready(self, point: Point, roots: list[int]) -> list[int]:
         """Evaluate what `roots` need of the row level; return what they need at each element."""
