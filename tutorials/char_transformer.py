@@ -178,17 +178,18 @@ class Trainer:
 
 
 class Interrupt:
-    """Turns the first Ctrl-C into a flag that is looked at between steps; a second one stops at once."""
+    """Turns the first Ctrl-C or SIGTERM into a flag that is looked at between steps; a second one stops at once."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def __enter__(self) -> Interrupt:
-        self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        self._previous = {s: signal.signal(s, self._on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._previous)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
@@ -200,29 +201,34 @@ def train(trainer: Trainer, stop_at: int, eager: bool, trace: Path) -> tuple[boo
     """Run updates up to number `stop_at`; returns whether it got there and the characters per second."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    engine, recipe = trainer.engine, trainer.recipe
-    first, begin = trainer.done, time.perf_counter()
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]} · {task.fields[rate]} tokens/s · ETA"),
-    )
-    plan = None if eager or first == stop_at else engine.capture(trainer.step)
+    recipe, first = trainer.recipe, trainer.done
+    text = TextColumn("loss {task.fields[loss]} · {task.fields[rate]} tokens/s · ETA")
+    # Drawn between steps: a thread that redraws would take the interpreter from the one that submits work.
+    bar = Progress(BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn(), auto_refresh=False)
+    task = bar.add_task("training", total=recipe.steps, completed=first, loss="-", rate="-")
+    begin = shown = time.perf_counter()
+    plan = None if eager or first == stop_at else trainer.engine.capture(trainer.step)
     rate = 0.0
-    with Interrupt() as interrupt, Progress(*columns, TimeRemainingColumn()) as progress:
-        bar = progress.add_task("training", total=recipe.steps, completed=first, loss="-", rate="-")
+    with Interrupt() as interrupt, bar:
         while trainer.done < stop_at and not interrupt.asked:
             if trainer.done == first + 2:  # past the start-up cost of the first step
-                with engine.profile() as profile:
+                with trainer.engine.profile() as profile:
                     loss = advance(trainer, plan)
                 profile.write_trace(trace)
             else:
                 loss = advance(trainer, plan)
             trainer.done += 1
-            if trainer.done % 10 == 0 or trainer.done == stop_at:
-                shown = f"{loss.item():.3f}"  # waits for the device, so the rate is that of finished work
-                rate = (trainer.done - first) * recipe.batch * recipe.context / (time.perf_counter() - begin)
-                progress.update(bar, completed=trainer.done, loss=shown, rate=f"{rate:,.0f}")
+            tenth = trainer.done * 10 // recipe.steps > (trainer.done - 1) * 10 // recipe.steps
+            if tenth or trainer.done == stop_at or time.perf_counter() - shown > 0.2:
+                value = loss.item()  # waits for the device, so that the rate is that of finished work
+                shown = time.perf_counter()
+                rate = (trainer.done - first) * recipe.batch * recipe.context / (shown - begin)
+                live = bar.console.is_terminal
+                bar.update(
+                    task, completed=trainer.done, loss=f"{value:.3f}", rate=f"{rate:,.0f}", refresh=live
+                )
+                if tenth and not live:
+                    print(f"step {trainer.done}: loss {value:.3f}, {rate:,.0f} tokens/s", flush=True)
     return trainer.done >= stop_at, rate
 
 
@@ -357,9 +363,9 @@ def report(trainer: Trainer, options: argparse.Namespace, rate: float, begin: fl
         f"validation: {validation:.4f} nats, {bits:.4f} bits a character\n\n--- prompt\n{prompt}\n--- generated\n{text}\n---"
     )
     plot(trainer.losses.value.to_numpy(), validation, options.out / "loss.png")
-    print(
-        f"loss plot: {options.out / 'loss.png'}\nprofile trace: {options.out / 'trace.json'} (chrome://tracing, Perfetto)"
-    )
+    print(f"loss plot: {options.out / 'loss.png'}")
+    if (options.out / "trace.json").exists():
+        print(f"profile trace: {options.out / 'trace.json'} (open in chrome://tracing or Perfetto)")
     seconds = time.perf_counter() - begin
     gemm = gemm_rate(trainer.engine)
     print(
