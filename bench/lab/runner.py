@@ -55,7 +55,7 @@ class Runner:
 
     def upload(self, data: Array) -> Any:
         """A buffer with the bytes of an array, in device memory that the host can write, else in host memory."""
-        raw = memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
         buffer = self.device.buffer(max(16, raw.nbytes), "device")
         if buffer.map is None:
             buffer.close()

@@ -110,7 +110,7 @@ def only(monkeypatch: pytest.MonkeyPatch, variant: Variant) -> None:
     """Make the family take one variant, in ranges of k as it would choose them."""
 
     def chosen(problem: Problem, profile: Any) -> choose.Choice:
-        return choose.Choice(variant, False, *choose._ranges(variant, problem, profile.tuning))
+        return choose.Choice(variant, False, *choose.ranges(variant, problem, profile.tuning))
 
     monkeypatch.setattr(family, "choose", chosen)
 
@@ -140,7 +140,7 @@ def test_variant(device: Runner, monkeypatch: pytest.MonkeyPatch, name: str) -> 
     """Each kernel at the edges of its tile, in the layout it is for, single and batched."""
     variant = ALL[name]
     limits = device.profile.limits
-    if variant.recipe.subgroup_size and not choose._has_lanes(device.profile):
+    if variant.recipe.subgroup_size and not choose.has_lanes(device.profile):
         pytest.skip("the device has no subgroups of 8")
     if variant.shared_bytes > limits.shared_bytes or variant.invocations > limits.max_invocations:
         pytest.skip("the device has too little workgroup memory or too few invocations")

@@ -9,10 +9,10 @@ from oa._device import Profile
 from oa._kernel.matmul.problem import Problem
 from oa._kernel.matmul.variants import LANES, REGISTERS, TILES, VECTORS, Variant
 
-__all__ = ["Choice", "choose", "extent_strides", "fits"]
+__all__ = ["Choice", "choose", "extent_strides", "fits", "has_lanes", "ranges", "runs"]
 
 #: A range of k is at least this long, so that writing and adding up its part of C costs little beside computing it.
-_LEAST_CHUNK = 256
+_LEAST_CHUNK = {"gpu": 128, "cpu": 256}
 #: Workgroups that keep a device busy: a GPU with many processors; a CPU with a few cores.
 _BUSY = {"gpu": 256, "cpu": 8}
 _MOST_SPLITS = 64
@@ -67,7 +67,8 @@ def fits(variant: Variant, problem: Problem) -> bool:
     )
 
 
-def _runs(variant: Variant, profile: Profile) -> bool:
+def runs(variant: Variant, profile: Profile) -> bool:
+    """True when the device's limits allow the variant."""
     limits = profile.limits
     return variant.invocations <= limits.max_invocations and variant.shared_bytes <= limits.shared_bytes
 
@@ -77,10 +78,10 @@ def _groups(variant: Variant, problem: Problem) -> int:
     return tiles * problem.batch[0] * problem.batch[1]
 
 
-def _ranges(variant: Variant, problem: Problem, tuning: str) -> tuple[int, int]:
+def ranges(variant: Variant, problem: Problem, tuning: str) -> tuple[int, int]:
     """(splits, chunk): enough ranges of k to keep the device busy, none too short to be worth it."""
     groups = _groups(variant, problem)
-    wanted = min(-(-_BUSY[tuning] // groups), problem.k // _LEAST_CHUNK, _MOST_SPLITS)
+    wanted = min(-(-_BUSY[tuning] // groups), problem.k // _LEAST_CHUNK[tuning], _MOST_SPLITS)
     if wanted < 2:
         return 1, problem.k
     chunk = -(-problem.k // wanted)
@@ -96,7 +97,7 @@ def choose(problem: Problem, profile: Profile) -> Choice:
         variant = _for_gpu(seen, profile)
     else:
         variant = _for_cpu(seen, profile)
-    splits, chunk = _ranges(variant, seen, profile.tuning)
+    splits, chunk = ranges(variant, seen, profile.tuning)
     return Choice(variant, transposed, splits, chunk)
 
 
@@ -104,7 +105,7 @@ def _for_gpu(problem: Problem, profile: Profile) -> Variant:
     if problem.n == 1:
         along_k = abs(problem.a_strides[1]) <= abs(problem.a_strides[0])
         return VECTORS[0 if along_k else 1]
-    able = [v for v in TILES if fits(v, problem) and _runs(v, profile)]
+    able = [v for v in TILES if fits(v, problem) and runs(v, profile)]
     if not able:
         return REGISTERS[0]
     # The largest tile that leaves enough workgroups; among tiles that are all too large, the smallest.
@@ -118,12 +119,13 @@ def _for_gpu(problem: Problem, profile: Profile) -> Variant:
 def _for_cpu(problem: Problem, profile: Profile) -> Variant:
     if problem.n == 1:
         return REGISTERS[2]
-    if not _has_lanes(profile):
+    if not has_lanes(profile):
         return REGISTERS[1] if min(problem.m, problem.n) >= 8 else REGISTERS[0]
     return min((v for v in LANES if fits(v, problem)), key=lambda v: _lanes_cost(v, problem))
 
 
-def _has_lanes(profile: Profile) -> bool:
+def has_lanes(profile: Profile) -> bool:
+    """True when the device can run `LANES`."""
     needed = {"int64", "subgroup_size_control", "subgroup_shuffle"}
     return needed <= profile.features and profile.limits.subgroup_min <= 8 <= profile.limits.subgroup_max
 

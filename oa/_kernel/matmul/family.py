@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from oa._device import Profile
 from oa._kernel.matmul.choose import Choice, choose, extent_strides
 from oa._kernel.matmul.problem import Problem
-from oa._kernel.matmul.variants import RECIPES, REDUCE, WORDS, Variant
-from oa._kernel.pack import Kernel, default
+from oa._kernel.matmul.variants import RECIPES, REDUCE, WORDS
+from oa._kernel.pack import Kernel, Pack, default
 from oa.errors import InternalError, Unsupported
 
-__all__ = ["RECIPES", "Launch", "Problem", "plan"]
+__all__ = ["RECIPES", "Launch", "Problem", "default", "dispatches", "plan"]
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,18 @@ def plan(problem: Problem, dtype: str, profile: Profile) -> tuple[list[Launch], 
     Raises Unsupported for a dtype without kernels and for spans or grids that 32-bit indices or the device cannot count.
     """
     _check(problem, dtype)
-    choice = choose(problem, profile)
+    return dispatches(problem, choose(problem, profile), profile, default())
+
+
+def dispatches(problem: Problem, choice: Choice, profile: Profile, pack: Pack) -> tuple[list[Launch], int]:
+    """The dispatches of one choice, its kernels taken from `pack`, and the bytes of the operand "partial"."""
     if choice.splits == 1:
-        return [_multiply(problem, choice, profile, "c")], 0
+        return [_multiply(problem, choice, profile, pack, "c")], 0
     parts = _parts(problem)
     size = problem.batch[0] * problem.batch[1] * problem.m * problem.n
     if size * choice.splits >= 1 << 32:
         raise InternalError(f"matmul: {choice.splits} parts of {size} elements")
-    first = _multiply(parts, choice, profile, "partial", split_stride=size)
+    first = _multiply(parts, choice, profile, pack, "partial", split_stride=size)
     return [first, _reduce(problem, size, choice.splits, profile)], 4 * size * choice.splits
 
 
@@ -81,7 +85,7 @@ def _grid(groups: int, profile: Profile) -> tuple[int, int, int]:
 
 
 def _multiply(
-    problem: Problem, choice: Choice, profile: Profile, target: str, split_stride: int = 0
+    problem: Problem, choice: Choice, profile: Profile, pack: Pack, target: str, split_stride: int = 0
 ) -> Launch:
     operands = ("a", "b", target)
     if choice.transposed:
@@ -98,7 +102,7 @@ def _multiply(
         problem.b_offset, *problem.b_strides,
         problem.c_offset, *problem.c_strides, split_stride,
     )  # fmt: skip
-    return _launch(variant, grid, operands, words, profile)
+    return _launch(pack.kernel(variant.name, profile.addressing), grid, operands, words)
 
 
 def _reduce(problem: Problem, size: int, splits: int, profile: Profile) -> Launch:
@@ -110,17 +114,12 @@ def _reduce(problem: Problem, size: int, splits: int, profile: Profile) -> Launc
         0, 0, 0, 0, 0,
         problem.c_offset, *problem.c_strides, 0,
     )  # fmt: skip
-    return _launch(REDUCE, grid, ("partial", "c"), words, profile)
+    return _launch(default().kernel(REDUCE.name, profile.addressing), grid, ("partial", "c"), words)
 
 
 def _launch(
-    variant: Variant,
-    grid: tuple[int, int, int],
-    operands: tuple[str, ...],
-    words: tuple[int, ...],
-    profile: Profile,
+    kernel: Kernel, grid: tuple[int, int, int], operands: tuple[str, ...], words: tuple[int, ...]
 ) -> Launch:
-    kernel = default().kernel(variant.name, profile.addressing)
     access = ("r",) * (len(operands) - 1) + ("w",)
     if len(words) != len(WORDS):
         raise InternalError(f"matmul: {len(words)} argument words, wanted {len(WORDS)}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oa._kernel.pack import Recipe
+from oa.errors import InternalError
 
-__all__ = ["LANES", "RECIPES", "REDUCE", "REGISTERS", "TILES", "VECTORS", "WORDS", "Variant"]
+__all__ = ["LANES", "RECIPES", "REDUCE", "REGISTERS", "TILES", "VECTORS", "WORDS", "Variant", "tiles"]
 
 #: The plain argument words in order; `problem.slang` names them alike.
 WORDS = (
@@ -78,16 +79,18 @@ def _lanes(rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
     return Variant(recipe, rows, 8 * columns, a, b, width=2, c=c, slice=2, invocations=8)
 
 
-def _tiles(size: int, depth: int, per: int, a: int, b: int) -> Variant:
-    threads = (size // per) ** 2
-    width = 4 if a else 1
-    name = f"tiles_{size}x{size}x{depth}_{_LAYOUTS[a, b]}"
+def tiles(bm: int, bn: int, bk: int, tm: int, tn: int, a: int, b: int, prefix: str = "") -> Variant:
+    """A tile of bm x bn from slices of bk, each invocation tm x tn of it. Invocations come in blocks of 4 x 8."""
+    rows, columns, width = bm // tm, bn // tn, 4 if a else 1
+    if rows % 4 or columns % 8:
+        raise InternalError(
+            f"matmul tile {bm}x{bn}: {rows} x {columns} invocations, wanted multiples of 4 x 8"
+        )
     recipe = _recipe(
-        name, "tiles", BM=size, BN=size, BK=depth, TM=per, TN=per, BUFFERS=2,
-        A_VECTOR=a, B_VECTOR=b, C_VECTOR=int(width > 1),
+        f"{prefix}tiles_{bm}x{bn}x{bk}{f'_{tm}x{tn}' if prefix else ''}_{_LAYOUTS[a, b]}", "tiles",
+        BM=bm, BN=bn, BK=bk, TM=tm, TN=tn, BUFFERS=2, A_VECTOR=a, B_VECTOR=b, C_VECTOR=int(width > 1),
     )  # fmt: skip
-    shared = 2 * 2 * depth * size * 4
-    return Variant(recipe, size, size, a, b, width, width, depth, threads, shared)
+    return Variant(recipe, bm, bn, a, b, width, width, bk, rows * columns, 2 * bk * (bm + bn) * 4)
 
 
 def _vector(rows: int, lanes: int, along_k: bool) -> Variant:
@@ -113,11 +116,18 @@ LANES = (
     _lanes(32, 2, 0, 0, False),
 )
 
-#: For GPUs, from large to small. The second is the first for devices with 16 KiB of workgroup memory.
+#: For GPUs, from large to small. Slices of 8 are for devices with 16 KiB of workgroup memory. Any strides take more registers:
+#: 128 x 128 of them is more than some devices have.
 TILES = tuple(
-    _tiles(*shape, a, b)
-    for shape in ((128, 16, 8), (128, 8, 8), (64, 16, 4), (32, 16, 4))
-    for a, b in (*_VECTOR_LAYOUTS, (0, 0))
+    tiles(*shape, *layout)
+    for shape, layouts in (
+        ((128, 128, 16, 8, 8), _VECTOR_LAYOUTS),
+        ((128, 128, 8, 8, 8), _VECTOR_LAYOUTS),
+        ((128, 64, 8, 8, 4), ((0, 0),)),
+        ((64, 64, 16, 4, 4), (*_VECTOR_LAYOUTS, (0, 0))),
+        ((32, 32, 16, 4, 4), (*_VECTOR_LAYOUTS, (0, 0))),
+    )
+    for layout in layouts
 )
 
 #: For GPUs and n == 1: A with neighbours along k, and along m.
