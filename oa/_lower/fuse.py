@@ -14,15 +14,18 @@ import math
 from dataclasses import dataclass, field
 
 from oa._lower.base import BaseGraph, BaseNode, Ref
-from oa._lower.index import Coords, broadcast_coords, dims, substitute, through
+from oa._lower.index import Coords, Data, Ix, broadcast_coords, dims, substitute, through
 from oa._lower.route import view_source
 from oa._schema import scalar as sc
+from oa._schema.dtype import uint32
 from oa._schema.spec import Shape
 
 MAX_MEMBERS = 64
 MAX_INLINE_DEPTH = 24
 #: Operations up to which a node with one operand is recomputed rather than stored for several consumers.
 CHEAP_OPERATIONS = 3
+#: A gather that reads less than one in so many elements of pointwise work computes what it reads.
+GATHER_FRACTION = 8
 _INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "pad", "concat"})
 _ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad"})
 
@@ -69,14 +72,18 @@ def iteration_shape(base: BaseGraph, node: BaseNode) -> Shape:
     return base.spec(node.inputs[0]).shape if node.kind in ("reduce", "partial") else node.spec.shape
 
 
+#: Stands for the index that a gather reads: known only at run time, so equal to nothing else.
+GATHERED = Ix(0, ((Data(sc.scalar("gathered", uint32)), 1),))
+
+
 def operand_coords(base: BaseGraph, node: BaseNode, coords: Coords) -> list[Coords | None]:
     """For each operand, the element read when `node` visits the element at `coords` of its iteration shape."""
-    if node.kind == "take":
+    if node.kind in ("take", "along"):
         axis = node.params[0]
-        rank = len(base.spec(node.inputs[1]).shape)
-        return [None, coords[axis : axis + rank]]
-    if node.kind == "along":
-        return [None, broadcast_coords(base.spec(node.inputs[1]).shape, coords)]
+        shape = base.spec(node.inputs[1]).shape
+        rank = len(shape) if node.kind == "take" else 1
+        index = coords[axis : axis + rank] if node.kind == "take" else broadcast_coords(shape, coords)
+        return [(*coords[:axis], GATHERED, *coords[axis + rank :]), index]
     if node.kind in ("concat", "matmul", "pad"):
         return [None] * len(node.inputs)
     return [broadcast_coords(base.spec(r).shape, coords) for r in node.inputs]
@@ -93,12 +100,12 @@ class Fusion:
         self.stored = {view_source(base, r)[0] for r in base.roots}
         self.direct = self._direct_uses()
         self.inline = self._inline()
+        self.recomputes = self._gathers_that_recompute()
         self.edges: dict[Ref, list[Edge]] = {}
         self.consumers: dict[Ref, set[Ref]] = {}
         self.cluster_of: dict[Ref, Cluster] = {}
-        for ref, node in enumerate(base.nodes):
-            if node.kind != "view" and not self.inline[ref]:
-                self._start(ref, node)
+        for ref in self._live():
+            self._start(ref, base.nodes[ref])
         if enabled:
             for ref in list(self.cluster_of):
                 self._join(ref)
@@ -160,10 +167,27 @@ class Fusion:
         operations = sum(1 for n in work if n.op not in ("arg", "const"))
         return cheap and tensors <= 1 and operations <= CHEAP_OPERATIONS and not any(i for _, i, _ in uses)
 
+    def _gathers_that_recompute(self) -> set[Ref]:
+        """Gathers that read so few elements of what pointwise nodes make that they compute those for themselves."""
+        if not self.enabled:
+            return set()
+        gathers = [(r, n) for r, n in enumerate(self.base.nodes) if n.kind in ("take", "along")]
+        return {r for r, n in gathers if n.spec.size * GATHER_FRACTION <= self.base.spec(n.inputs[0]).size}
+
     # -- edges between stored nodes
 
+    def _live(self) -> list[Ref]:
+        """Nodes that are stored or lead to one that is, in order, their edges found on the way."""
+        wanted = [r for r in self.stored if r >= 0]
+        while wanted:
+            ref = wanted.pop()
+            if ref not in self.edges:
+                self.edges[ref] = self._sources(ref, self.base.nodes[ref])
+                wanted.extend(e.source for e in self.edges[ref] if e.source >= 0)
+        return sorted(self.edges)
+
     def _start(self, ref: Ref, node: BaseNode) -> None:
-        edges = self.edges[ref] = self._sources(node)
+        edges = self.edges[ref]
         for edge in edges:
             if edge.source >= 0:
                 self.consumers.setdefault(edge.source, set()).add(ref)
@@ -176,27 +200,37 @@ class Fusion:
             cluster = Cluster(kind, node.spec.shape, None, [ref])
         self.cluster_of[ref] = cluster
 
-    def _sources(self, node: BaseNode) -> list[Edge]:
+    def _sources(self, ref: Ref, node: BaseNode) -> list[Edge]:
         space = iteration_shape(self.base, node)
         found: dict[Edge, None] = {}
-        stack: list[tuple[Ref, Coords | None]] = list(
-            zip(node.inputs, operand_coords(self.base, node, dims(space)))
-        )
+        # (value, element read, whether pointwise nodes on the way are computed there)
+        stack: list[tuple[Ref, Coords | None, bool]] = self._operands(ref, node, dims(space), False)
         while stack:
-            ref, coords = stack.pop()
-            while ref >= 0 and self.base.nodes[ref].kind == "view":
-                view = self.base.nodes[ref]
+            at, coords, expand = stack.pop()
+            while at >= 0 and self.base.nodes[at].kind == "view":
+                view = self.base.nodes[at]
                 coords = None if coords is None else through(view.params[0], coords, space)
-                ref = view.inputs[0]
-            if ref >= 0 and self.inline[ref]:
-                inner = self.base.nodes[ref]
-                if coords is None:
-                    stack.extend((r, None) for r in inner.inputs)
-                else:
-                    stack.extend(zip(inner.inputs, operand_coords(self.base, inner, coords)))
-            elif ref >= 0 or not self.base.inputs[-ref - 1].is_scalar:
-                found[Edge(ref, coords)] = None
+                at = view.inputs[0]
+            if at >= 0 and self.computed_by_reader(at, expand):
+                stack.extend(self._operands(at, self.base.nodes[at], coords, expand))
+            elif at >= 0 or not self.base.inputs[-at - 1].is_scalar:
+                found[Edge(at, coords)] = None
         return list(found)
+
+    def computed_by_reader(self, ref: Ref, expand: bool) -> bool:
+        """Whether a reader computes the node for itself; `expand`: it reads through a gather that recomputes."""
+        return self.inline[ref] or (expand and self.base.nodes[ref].kind == "pointwise")
+
+    def _operands(
+        self, ref: Ref, node: BaseNode, coords: Coords | None, expand: bool
+    ) -> list[tuple[Ref, Coords | None, bool]]:
+        if coords is None:
+            return [(r, None, expand) for r in node.inputs]
+        where = operand_coords(self.base, node, coords)
+        return [
+            (r, c, expand or (k == 0 and ref in self.recomputes))
+            for k, (r, c) in enumerate(zip(node.inputs, where))
+        ]
 
     # -- merging
 

@@ -67,33 +67,33 @@ class Pull:
         self.cluster = cluster
         self.members = set(cluster.members)
         self.space = space
-        self.memo: dict[tuple[Ref, Coords], Scalar] = {}
+        self.memo: dict[tuple[Ref, Coords, bool], Scalar] = {}
 
-    def value(self, ref: Ref, coords: Coords) -> Scalar:
-        """The element of `ref` at `coords`."""
-        found = self.memo.get((ref, coords))
+    def value(self, ref: Ref, coords: Coords, expand: bool = False) -> Scalar:
+        """The element of `ref` at `coords`; `expand`: pointwise nodes on the way are computed there (see `Fusion`)."""
+        found = self.memo.get((ref, coords, expand))
         if found is None:
-            found = self.memo[ref, coords] = self._value(ref, coords)
+            found = self.memo[ref, coords, expand] = self._value(ref, coords, expand)
         return found
 
-    def _value(self, ref: Ref, coords: Coords) -> Scalar:
+    def _value(self, ref: Ref, coords: Coords, expand: bool) -> Scalar:
         if ref < 0:
             return self._input(ref, coords)
         node = self.base.nodes[ref]
         if node.kind == "view":
-            return self.value(node.inputs[0], through(node.params[0], coords, self.space))
-        if ref not in self.members and not self.fusion.inline[ref]:
+            return self.value(node.inputs[0], through(node.params[0], coords, self.space), expand)
+        if ref not in self.members and not self.fusion.computed_by_reader(ref, expand):
             return self._load(ref, linear(coords, contiguous_strides(node.spec.shape)), node)
         if node.kind == "pointwise":
-            return self._pointwise(node, coords)
+            return self._pointwise(node, coords, expand)
         if node.kind == "reduce":
             return self._reduce(ref, node, coords)
         if node.kind in ("take", "along"):
-            return self._gather(node, coords)
+            return self._gather(ref, node, coords, expand)
         if node.kind == "pad":
-            return self._pad(node, coords)
+            return self._pad(node, coords, expand)
         if node.kind == "concat":
-            return self._concat(node, coords)
+            return self._concat(node, coords, expand)
         raise InternalError(f"cannot compute {node.name} ({node.kind}) element by element")
 
     def _input(self, ref: Ref, coords: Coords) -> Scalar:
@@ -106,7 +106,7 @@ class Pull:
     def _load(self, ref: Ref, ix: Ix, node: BaseNode) -> Scalar:
         return sc.scalar("load", node.spec.dtype, data_scalars(ix), At(ref, ix))
 
-    def _pointwise(self, node: BaseNode, coords: Coords) -> Scalar:
+    def _pointwise(self, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
         assert node.body is not None
         at = operand_coords(self.base, node, coords)
 
@@ -114,7 +114,7 @@ class Pull:
             if n.op == "arg":
                 where = at[n.attr]
                 assert where is not None
-                return self.value(node.inputs[n.attr], where)
+                return self.value(node.inputs[n.attr], where, expand)
             if n.op == "dim":
                 return index_scalar(coords[n.attr])
             if n.op == "element":
@@ -129,13 +129,13 @@ class Pull:
         operand = self.value(node.inputs[0], dims(iteration_shape(self.base, node)))
         return sc.scalar("reduce", node.spec.dtype, (operand,), node.params[0])
 
-    def _gather(self, node: BaseNode, coords: Coords) -> Scalar:
+    def _gather(self, ref: Ref, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
         """Negative indices count from the end; outside the axis a float is NaN and an integer 0."""
         axis = node.params[0]
         shape = self.base.spec(node.inputs[0]).shape
         where = operand_coords(self.base, node, coords)[1]
         assert where is not None
-        raw = sc.cast(self.value(node.inputs[1], where), int32)
+        raw = sc.cast(self.value(node.inputs[1], where, expand), int32)
         extent = size(shape[axis])
         zero = sc.const(0, int32)
         wrapped = sc.apply("where", sc.apply("lt", raw, zero), sc.apply("add", raw, extent), raw)
@@ -144,11 +144,11 @@ class Pull:
         along = Ix(0, ((Data(safe), 1),))
         rank = 1 if node.kind == "along" else len(self.base.spec(node.inputs[1]).shape)
         source = (*coords[:axis], along, *coords[axis + rank :])
-        value = self.value(node.inputs[0], source)
+        value = self.value(node.inputs[0], source, expand or ref in self.fusion.recomputes)
         missing = sc.const(math.nan if node.spec.dtype.is_float else 0, node.spec.dtype)
         return sc.apply("where", inside, value, missing)
 
-    def _pad(self, node: BaseNode, coords: Coords) -> Scalar:
+    def _pad(self, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
         starts, steps = node.params
         shape = self.base.spec(node.inputs[0]).shape
         zero = sc.const(0, int32)
@@ -168,10 +168,10 @@ class Pull:
             assert inside is not None
             safe = sc.cast(sc.apply("where", inside, relative, zero), uint32)
             source.append(Ix(0, ((Data(safe), 1),)))
-        value = self.value(node.inputs[0], tuple(source))
+        value = self.value(node.inputs[0], tuple(source), expand)
         return value if inside is None else sc.apply("where", inside, value, sc.const(0, node.spec.dtype))
 
-    def _concat(self, node: BaseNode, coords: Coords) -> Scalar:
+    def _concat(self, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
         """A chain of selections; each operand is read at a place that exists even where another is chosen."""
         axis = node.params[0]
         position = index_scalar(coords[axis])
@@ -188,7 +188,7 @@ class Pull:
                 sc.apply("lt", relative, size(extent)),
             )
             safe = sc.cast(sc.apply("where", inside, relative, sc.const(0, int32)), uint32)
-            value = self.value(ref, (*coords[:axis], Ix(0, ((Data(safe), 1),)), *coords[axis + 1 :]))
+            value = self.value(ref, (*coords[:axis], Ix(0, ((Data(safe), 1),)), *coords[axis + 1 :]), expand)
             result = value if result is None else sc.apply("where", inside, value, result)
             start += extent
         assert result is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oa._schema import spec as sp
 from oa._schema.declare import composite
-from oa.matrix.elementwise import copy, exp, isfinite, log, where
+from oa.matrix.elementwise import copy, exp, isfinite, log, reciprocal, where
 from oa.matrix.reduce import peak, sum
 from oa.matrix.value import Matrix
 
@@ -20,7 +20,7 @@ def softmax(x: Matrix, axis: int = -1) -> Matrix:
     if x.size == 0:
         return copy(x)
     grown = exp(x - peak(x, at, "matrix.softmax"))
-    return grown / sum(grown, at, keepdims=True)
+    return grown * reciprocal(sum(grown, at, keepdims=True))
 
 
 @composite
