@@ -4,58 +4,23 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oa._graph.batching import wanted
-from oa._graph.graph import freeze
-from oa._graph.node import Batch, Value
+from oa._graph.capture import HIGH_SEED, LOW_SEED, Capture
+from oa._graph.graph import Input, freeze
+from oa._graph.node import Value, number_of
+from oa._graph.ownership import holders
 from oa._graph.state import State
+from oa._graph.views import Layout, contiguous
 from oa._run.pool import Storage
 from oa._schema import scalar as sc
 from oa._schema.call import at_user_line
 from oa._schema.copying import copy_instance
+from oa._schema.spec import Spec
 from oa._schema.value import Typed
-from oa.errors import ArgumentError, CaptureError, DTypeError, EngineMismatch, OaError, ShapeError
-
-
-class Capture:
-    """What a capture keeps while its function runs."""
-
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
-        self.batch = Batch()
-        self.draws: dict[int, tuple[Value, int]] = {}
-        self.read: dict[State, Typed] = {}
-        self.assigned: dict[State, Typed] = {}
-        self.failure: OaError | None = None
-
-    def draw(self, value: Value) -> int:
-        """The draw's number relative to the plan's first; the plan adds where the stream stands at each run."""
-        number = len(self.draws)
-        self.draws[id(value)] = (value, number)
-        return number
-
-    def read_cell(self, cell: State) -> Typed:
-        """The cell's value inside the capture: what was assigned, else an input that follows the cell at each run."""
-        found = self.assigned.get(cell) or self.read.get(cell)
-        if found is None:
-            held = cell._held
-            if held._value.batch is not None or held._value.storage is None:
-                raise self.engine._unusable(held._value)
-            value = Value(held._value.spec)
-            value.storage, value.layout = held._value.storage, held._value.layout
-            found = self.read[cell] = type(held)(self.engine, value)
-            value.handle = weakref.ref(found)
-        return found
-
-    def assign_cell(self, cell: State, value: Typed) -> None:
-        """The cell's value for the rest of the capture, and its new value at each run."""
-        self.read_cell(cell)
-        self.assigned[cell] = value
-
-    def fail(self, error: OaError) -> None:
-        """Remember why the capture cannot succeed, even when the function swallows the exception."""
-        self.failure = error
+from oa.errors import ArgumentError, CaptureError, DTypeError, EngineMismatch, ShapeError
 
 
 def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> CapturedPlan:
@@ -72,116 +37,148 @@ def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) ->
         result = function(*args)
         if found.failure is not None:
             raise found.failure
-        engine._capture, engine._batch = None, outer
         return CapturedPlan(engine, found, result)
     finally:
         engine._capture, engine._batch = None, outer
         error = CaptureError("the value was recorded inside a capture and is not one of its outputs")
         engine._poison([v for v in wanted(found.batch) if v.plan is None], error)
+        for node in found.batch.nodes:  # what is left of the graph must not keep its values alive
+            node.inputs = node.outputs = ()
+
+
+def _recorded(engine: Any, found: Capture, result: Any) -> Any:
+    """The result with copies, made by the plan, of values that the function returned as it found them."""
+    if isinstance(result, Typed):
+        if result._engine is not engine:
+            raise at_user_line(
+                EngineMismatch("engine.capture: the function returned a value of another engine")
+            )
+        return result if result._value.batch is found.batch else _copied(engine, result)
+    if isinstance(result, (tuple, list)):
+        make = getattr(type(result), "_make", type(result))  # named tuples are made their own way
+        return make([_recorded(engine, found, part) for part in result])
+    if isinstance(result, dict):
+        return {k: _recorded(engine, found, part) for k, part in result.items()}
+    if result is None:
+        return None
+    raise at_user_line(
+        ArgumentError(
+            f"engine.capture: the function returned a {type(result).__name__};"
+            " wanted oa values, or tuples, lists or dicts of them"
+        )
+    )
 
 
 def _matrices(result: Any) -> list[Typed]:
     """The values in a result made of tuples, lists and dictionaries."""
     if isinstance(result, Typed):
         return [result]
-    if isinstance(result, (tuple, list)):
-        return [m for part in result for m in _matrices(part)]
-    if isinstance(result, dict):
-        return [m for part in result.values() for m in _matrices(part)]
-    if result is None:
-        return []
-    raise ArgumentError(
-        f"engine.capture: the function returned a {type(result).__name__}; wanted oa values, or tuples, lists or dicts of them"
-    )
+    parts = result.values() if isinstance(result, dict) else result or ()
+    return [m for part in parts for m in _matrices(part)]
+
+
+def _copied(engine: Any, handle: Typed) -> Typed:
+    """A copy, recorded now, of a value made elsewhere."""
+    made: Typed = engine.record(copy_instance(handle._value.spec), (handle._value,), type(handle))
+    return made
+
+
+@dataclass
+class _Slot:
+    """One stored input: what was captured there, and what is there now: a State cell, or the value that is bound."""
+
+    spec: Spec
+    layout: Layout
+    serial: int  #: of the captured value, which need not live on
+    cell: State | None
+    bound: Typed | None
 
 
 class CapturedPlan:
     """A recorded function, to be run with `engine.submit(plan)`.
 
-    `outputs` has the shape of what the function returned; each run overwrites its values, `.copy()` detaches one. Inputs are the
-    stored values that the function touched, State cells among them: a cell is read and advanced at each run. `bind(slot, value)`
-    puts another value in the place of an input, the slot being the value that was captured (or its position in `inputs`).
+    `outputs` has the shape of what the function returned; each run overwrites its values, `.copy()` detaches one, and a view or
+    State cell that took one keeps what it saw. Inputs are the stored values that the function touched, State cells among them: a
+    cell is read and advanced at each run. `bind(slot, value)` puts another value in the place of an input, the slot being the
+    value that was captured (or its position in `inputs`).
     """
 
     def __init__(self, engine: Any, found: Capture, result: Any) -> None:
         self.engine = engine
-        self.outputs = result
-        self._batch = found.batch
-        outputs = _matrices(result)
+        self.outputs = _recorded(engine, found, result)
+        self._roots = [handle._value for handle in _matrices(self.outputs)]
         self._cells = list(found.assigned)
-        finals = [found.assigned[c] for c in self._cells]
-        self._roots: list[Value] = []
-        owned: set[int] = set()
-        self._passed: list[tuple[Value, Value]] = []
-        for handle in outputs:
-            self._add_root(handle)
-        for handle in finals:
-            if handle._value.batch is not found.batch:
-                handle = _copied(engine, found, handle)
-            owned.add(len(self._roots))
-            self._roots.append(handle._value)
-        if not self._roots:
+        finals = [
+            handle if handle._value.batch is found.batch else _copied(engine, handle)
+            for handle in found.assigned.values()
+        ]
+        roots = [*self._roots, *(handle._value for handle in finals)]
+        if not roots:
             raise at_user_line(
                 CaptureError(
                     "engine.capture: the function computes nothing: no value returned, no cell assigned"
                 )
             )
-        self._keep = (outputs, finals)
-        self._program = engine._programs.lower(freeze(found.batch, self._roots), owned=frozenset(owned))
-        self._first_cell = len(self._roots) - len(self._cells)
-        self._bind_inputs(found)
-        self._owned_slots = {
-            self._program.results[self._first_cell + k].index for k in range(len(self._cells))
-        }
-        self._fixed: dict[int, Storage] = {}
-        for value in self._roots[: self._first_cell]:
-            value.plan, value.batch, value.node = self, None, None
-        self.submissions = 0
+        self._lower(found, roots)
+        self._facades = [type(handle) for handle in finals]
+        self._nodes = tuple(found.batch.nodes)
+        for value in self._roots:
+            value.plan, value.batch, value.node = self._plan, None, None
 
-    def _add_root(self, handle: Typed) -> None:
-        value = handle._value
-        if value.batch is self._batch:
-            self._roots.append(value)
-        elif value.storage is None:
-            raise self.engine._unusable(value)
-
-    def _bind_inputs(self, found: Capture) -> None:
-        by_value = {id(handle._value): cell for cell, handle in found.read.items()}
-        externals = self._batch.externals
-        self._sources: list[State | Value] = []
-        self._cell_inputs: set[int] = set()
-        for position, k in enumerate(self._program.stored_inputs):
-            cell = by_value.get(id(externals[k]))
-            if cell is not None:
-                self._cell_inputs.add(position)
-            self._sources.append(cell if cell is not None else externals[k])
-        self._captured = [externals[k] for k in self._program.stored_inputs]
-        self._bound: list[Any] = [None if isinstance(s, State) else s for s in self._sources]
-        self._scalars: list[tuple[int, bool]] = []
+    def _lower(self, found: Capture, roots: list[Value]) -> None:
+        cells = {id(handle._value): cell for cell, handle in found.read.items()}
+        externals = found.batch.externals
+        graph = freeze(found.batch, roots)
+        # Cells are read in row-major order: what one holds when the plan runs is brought into it.
+        inputs = tuple(
+            Input(i.spec, contiguous(i.spec.shape)) if id(v) in cells else i
+            for i, v in zip(graph.inputs, externals)
+        )
+        owned = frozenset(range(len(self._roots), len(roots)))
+        self._program = self.engine._programs.lower(replace(graph, inputs=inputs), owned=owned)
+        self._plan = self._program.plan
+        self._slots = []
+        for k in self._program.stored_inputs:
+            value, layout = externals[k], inputs[k].layout
+            assert layout is not None
+            cell = cells.get(id(value))
+            bound = found.batch.handles[k]
+            if bound is None:
+                bound = Typed(self.engine, value)
+            self._slots.append(
+                _Slot(value.spec, layout, number_of(value), cell, bound if cell is None else None)
+            )
+        self._scalars: list[tuple[int, int | None]] = []  # bits, or what of the random stream it is
         for k in self._program.scalar_inputs:
             value = externals[k]
-            relative = id(value) in found.draws
-            number = value.number
-            assert number is not None
-            self._scalars.append((sc.bit_pattern(number, value.spec.dtype), relative))
-        self._draws = len(found.draws)
+            assert value.number is not None
+            meaning = found.random.get(id(value), (value, None))[1]
+            self._scalars.append((sc.bit_pattern(value.number, value.spec.dtype), meaning))
+        self._draws = found.draws
+        #: Output slots that `outputs` keeps from run to run: how many values lie in each.
+        self._kept: dict[int, int] = {}
+        for binding in self._program.results[: len(self._roots)]:
+            if not binding.from_input:
+                self._kept[binding.index] = self._kept.get(binding.index, 0) + 1
+        self._storages: list[Storage | None] = [None] * len(self._plan.outputs)
 
     # -- inputs
 
     @property
     def inputs(self) -> list[Any]:
         """What each input is now: a State cell, or the value bound there."""
-        return [s if isinstance(s, State) else b.handle() for s, b in zip(self._sources, self._bound)]
+        return [slot.bound if slot.cell is None else slot.cell for slot in self._slots]
 
     def bind(self, slot: Any, value: Typed) -> None:
-        """Use `value` where `slot` was captured, from the next submission on.
+        """Use `value` where `slot` was captured, from the next submission on. The plan keeps it until another is bound.
 
         Args:
             slot: a value that the captured function read, or its position in `inputs`.
-            value: of the same engine, shape, dtype and memory layout, and sharing no storage with an output.
+            value: of the same engine, shape and dtype, sharing no storage with an output of the plan.
 
         Raises:
-            ArgumentError: no such input, a State cell (assign the cell instead), or an alias of an output.
+            ArgumentError: no such input, a State cell (assign the cell instead), an alias of an output, or an input that was
+                captured as a view with gaps and a value that lies otherwise in memory.
             EngineMismatch, ShapeError, DTypeError: the value does not fit.
 
         Example:
@@ -196,53 +193,51 @@ class CapturedPlan:
             [6.0, 6.0]
         """
         self.engine._check()
-        position = self._position(slot)
+        place = self._slots[self._position(slot)]
         if not isinstance(value, Typed):
             raise ArgumentError(f"plan.bind: got {type(value).__name__}; wanted an oa value")
         if value._engine is not self.engine:
             raise EngineMismatch("plan.bind: the value belongs to another engine than the plan")
-        want, have = self._captured[position], value._value
-        if have.spec.shape != want.spec.shape:
-            raise ShapeError(
-                f"plan.bind: the value has shape {have.spec.shape}; the input has {want.spec.shape}"
-            )
-        if have.spec.dtype is not want.spec.dtype:
+        want, have = place.spec, value._value
+        if have.spec.shape != want.shape:
+            raise ShapeError(f"plan.bind: the value has shape {have.spec.shape}; the input has {want.shape}")
+        if have.spec.dtype is not want.dtype:
             raise DTypeError(
-                f"plan.bind: the value is {have.spec.dtype.name}; the input is {want.spec.dtype.name}"
+                f"plan.bind: the value is {have.spec.dtype.name}; the input is {want.dtype.name}:"
+                f" cast it with .astype(oa.{want.dtype.name})"
             )
         self.engine.materialize(have)
-        if have.layout != want.layout:
-            raise ArgumentError(
-                "plan.bind: the value is a view with another memory layout; bind value.copy()"
-            )
-        if any(have.storage is s for s in self._fixed.values()) or have.plan is self:
+        if have.plan is self._plan or any(have.storage is s for s in self._storages):
             raise ArgumentError(
                 "plan.bind: the value shares storage with an output of the plan; bind value.copy()"
             )
-        self._bound[position] = have
-        self._keep = (
-            (*self._keep, value) if len(self._keep) < 64 else (*self._keep[:2], *self._bound_handles(), value)
-        )
-
-    def _bound_handles(self) -> tuple[Any, ...]:
-        return tuple(b.handle() for b in self._bound if b is not None)
+        if have.layout != place.layout:
+            if place.layout != contiguous(want.shape):
+                raise ArgumentError(
+                    "plan.bind: the input was captured as a view and the value lies otherwise in memory;"
+                    " capture the function on x.copy(), whose place any value can take"
+                )
+            value = _copied(self.engine, value)
+            self.engine.flush()
+        place.bound = value
 
     def _position(self, slot: Any) -> int:
-        if isinstance(slot, int) and 0 <= slot < len(self._sources):
+        if isinstance(slot, State):
+            raise ArgumentError(
+                "plan.bind: the input is a State cell, which the plan follows; assign the cell instead"
+            )
+        if isinstance(slot, int) and 0 <= slot < len(self._slots):
             position = slot
         else:
-            value = getattr(slot, "_value", None)
-            found = [k for k, v in enumerate(self._captured) if value is not None and v is value]
+            serial = slot._value.serial if isinstance(slot, Typed) else 0
+            found = [k for k, s in enumerate(self._slots) if serial and s.serial == serial]
             if not found:
-                if isinstance(slot, State):
-                    raise ArgumentError(
-                        "plan.bind: the input is a State cell, which the plan follows; assign the cell"
-                    )
                 raise ArgumentError(
-                    f"plan.bind: no input was captured from this value; the plan has {len(self._sources)} inputs, see plan.inputs"
+                    f"plan.bind: no input was captured from this value; the plan has {len(self._slots)} inputs,"
+                    " see plan.inputs"
                 )
             position = found[0]
-        if position in self._cell_inputs:
+        if self._slots[position].cell is not None:
             raise ArgumentError(
                 "plan.bind: the input is a State cell, which the plan follows; assign the cell instead"
             )
@@ -251,67 +246,109 @@ class CapturedPlan:
     # -- running
 
     def _submit(self) -> int:
-        engine = self.engine
-        inputs = []
-        for source, bound, want in zip(self._sources, self._bound, self._captured):
-            if isinstance(source, State):
-                inputs.append(self._cell_storage(source, want))
-            else:
-                if bound.storage is None:
-                    engine.materialize(bound)
-                inputs.append(bound.storage)
-        plan = self._program.plan
-        outputs = []
-        for slot, need in enumerate(plan.outputs):
-            if slot in self._owned_slots:
-                outputs.append(engine._pool.allocate(need.size))
-            else:
-                if slot not in self._fixed:
-                    self._fixed[slot] = engine._pool.allocate(need.size)
-                outputs.append(self._fixed[slot])
-        base = engine._draws
-        scalars = [(p + base) & 0xFFFFFFFF if relative else p for p, relative in self._scalars]
-        if plan.steps:
-            value = engine._executor.run(plan, inputs, outputs, scalars, timing=engine._profiler)
-            if engine._profiler is not None:
-                engine._lines[plan.digest, value] = tuple(self._batch.nodes)
-        else:
-            value = engine._clock.submitted
-        engine._draws = (base + self._draws) & 0xFFFFFFFF
-        self._publish(inputs, outputs)
-        self.submissions += 1
-        return int(value)
+        """Run once; called by the engine with nothing pending."""
+        engine, plan = self.engine, self._plan
+        inputs = self._inputs()
+        outputs = self._outputs()
+        scalars = self._scalar_words()
+        finals = self._finals(inputs, outputs)
+        before = ([c._held for c in self._cells], [(r.storage, r.layout) for r in self._roots], engine._draws)
+        last_use = outputs[0].last_use if outputs else 0
+        try:
+            # Before the submission, so that an interrupt leaves either all of the step or nothing of it.
+            self._publish(inputs, outputs, finals, (engine._draws + self._draws) & 0xFFFFFFFF)
+            if not plan.steps:
+                return int(engine._clock.submitted)
+            value: int = engine._executor.run(plan, inputs, outputs, scalars, timing=engine._profiler)
+        except BaseException:
+            ran = outputs and last_use < outputs[0].last_use <= engine._clock.submitted
+            if not ran:
+                self._restore(*before)
+            raise
+        if engine._profiler is not None:
+            engine._lines[plan.digest, value] = self._nodes
+        return value
 
-    def _cell_storage(self, cell: State, want: Value) -> Storage:
-        value = cell._held._value
-        if value.storage is None:
-            self.engine.materialize(value)
-        if value.layout != want.layout:
-            raise CaptureError(
-                "engine.submit: a State cell holds a view with another memory layout; assign value.copy()"
-            )
-        storage: Storage = value.storage
-        return storage
+    def _inputs(self) -> list[Storage]:
+        """The storages to read, cells that hold views brought into row-major order first."""
+        copied = False
+        for slot in self._slots:
+            if slot.cell is not None:
+                held = slot.cell._held
+                self.engine.materialize(held._value)
+                if held._value.layout != slot.layout:
+                    slot.cell._held, copied = _copied(self.engine, held), True
+        if copied:
+            self.engine.flush()
+        return [
+            slot.bound._value.storage if slot.cell is None else slot.cell._held._value.storage
+            for slot in self._slots
+        ]
 
-    def _publish(self, inputs: list[Storage], outputs: list[Storage]) -> None:
-        for number, (root, binding) in enumerate(zip(self._roots, self._program.results)):
-            storage = (inputs if binding.from_input else outputs)[binding.index]
-            if number < self._first_cell:
-                root.storage, root.layout = storage, binding.layout
+    def _outputs(self) -> list[Storage]:
+        """The storages to write: those of `outputs` again, but for what a view or cell holds by now; new ones for cells."""
+        pool = self.engine._pool
+        found: list[Storage] = []
+        for k, need in enumerate(self._plan.outputs):
+            if k not in self._kept:
+                found.append(pool.allocate(need.size))
                 continue
-            cell = self._cells[number - self._first_cell]
-            value = Value(root.spec)
-            value.storage, value.layout = storage, binding.layout
-            handle = type(cell._held)(self.engine, value)
+            if self._storages[k] is None or holders((self._storages[k],))[0] > 1 + self._kept[k]:
+                self._storages[k] = pool.allocate(need.size)
+            storage = self._storages[k]
+            assert storage is not None
+            found.append(storage)
+        return found
+
+    def _scalar_words(self) -> list[int]:
+        seed, draws = self.engine.rng_state
+        words = {LOW_SEED: seed & 0xFFFFFFFF, HIGH_SEED: seed >> 32}
+        return [
+            bits if meaning is None else words[meaning] if meaning < 0 else (draws + meaning) & 0xFFFFFFFF
+            for bits, meaning in self._scalars
+        ]
+
+    def _finals(self, inputs: list[Storage], outputs: list[Storage]) -> list[Typed]:
+        """The new values of the assigned cells."""
+        found = []
+        for facade, binding, cell in zip(
+            self._facades, self._program.results[len(self._roots) :], self._cells
+        ):
+            value = Value(cell._held._value.spec)
+            value.storage = (inputs if binding.from_input else outputs)[binding.index]
+            value.layout = binding.layout
+            handle = facade(self.engine, value)
             value.handle = weakref.ref(handle)
+            found.append(handle)
+        return found
+
+    def _publish(
+        self, inputs: list[Storage], outputs: list[Storage], finals: list[Typed], draws: int
+    ) -> None:
+        for root, binding in zip(self._roots, self._program.results):
+            root.storage = (inputs if binding.from_input else outputs)[binding.index]
+            root.layout, root.host = binding.layout, None
+        for cell, handle in zip(self._cells, finals):
             cell._held = handle
+        self.engine._draws = draws
+
+    def _restore(
+        self, finals: list[Typed], roots: list[tuple[Storage | None, Layout | None]], draws: int
+    ) -> None:
+        """Take back what `_publish` did."""
+        for root, (storage, layout) in zip(self._roots, roots):
+            root.storage, root.layout = storage, layout
+        for cell, handle in zip(self._cells, finals):
+            cell._held = handle
+        self.engine._draws = draws
 
     # -- looking inside
 
     @property
     def diagnostics(self) -> dict[str, int]:
-        """What one run does: dispatches, barriers, arena bytes; and how often it was submitted."""
-        plan = self._program.plan
+        """What one run does (dispatches, barriers, arena bytes, inputs, outputs), and what all runs so far took: recordings
+        made, submissions, rebinds, and submissions that found a recording with their buffers (cache hits)."""
+        plan = self._plan
         dispatches = sum(1 for _ in plan.dispatches())
         return {
             "dispatches": dispatches,
@@ -319,31 +356,20 @@ class CapturedPlan:
             "arena_bytes": plan.scratch_bytes,
             "inputs": len(plan.inputs),
             "outputs": len(plan.outputs),
-            "submissions": self.submissions,
+            **self.engine._executor.counts(plan),
         }
 
     def show(self) -> str:
         """The plan as text: slots, dispatches with their kernels and operands, barriers."""
-        text: str = self._program.plan.text()
+        text: str = self._plan.text()
         return text
 
     def __repr__(self) -> str:
         d = self.diagnostics
         return (
-            f"<CapturedPlan {self._program.plan.digest}: {d['dispatches']} dispatches, {d['barriers']} barriers,"
+            f"<CapturedPlan {self._plan.digest}: {d['dispatches']} dispatches, {d['barriers']} barriers,"
             f" {d['inputs']} inputs, {d['outputs']} outputs, {len(self._cells)} carried cells>"
         )
-
-
-def _copied(engine: Any, found: Capture, handle: Typed) -> Typed:
-    """A value from outside the capture, assigned to a cell inside it, as a result of the plan."""
-    outer_batch, outer_capture = engine._batch, engine._capture
-    engine._batch, engine._capture = found.batch, found
-    try:
-        made: Typed = engine.record(copy_instance(handle._value.spec), (handle._value,), type(handle))
-        return made
-    finally:
-        engine._batch, engine._capture = outer_batch, outer_capture
 
 
 __all__ = ["CapturedPlan", "capture"]

@@ -145,7 +145,7 @@ def _concat(
             pull = Pull(fusion, cluster, shape)
             value = pull.value(operand, dims(shape))
             address = linear(dims(shape), strides, start * strides[axis])
-            lowered = map_nest(shape, [Result(ref, value, address, False)], profile)
+            lowered = map_nest(shape, [Result(ref, value, address, False)], profile, whole=False)
             found.append(_draft(base, lowered, cluster, profile, part=True))
         start += shape[axis]
     return found

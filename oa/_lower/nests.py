@@ -168,8 +168,8 @@ def _renaming(
     return mapping, sizes
 
 
-def map_nest(space: Shape, results: list[Result], profile: Profile) -> Lowered:
-    """A nest over all elements of `space`."""
+def map_nest(space: Shape, results: list[Result], profile: Profile, whole: bool = True) -> Lowered:
+    """A nest over all elements of `space`. `whole` says that nothing lies behind the results in their storage but padding."""
     (runs,) = collapse(space, (range(len(space)),), _indices(results))
     mapping, sizes = _renaming(runs, space)
     sizes = sizes or [1]
@@ -182,16 +182,16 @@ def map_nest(space: Shape, results: list[Result], profile: Profile) -> Lowered:
     linear = Linear(words, mapping, len(sizes) - 1, exact)
     # A software device reads memory lane by lane, two words at the price of one.
     linear.wide = 2 if profile.tuning == "cpu" and "int64" in profile.features else 4
-    stores = _stores(linear, results, sizes)
+    stores = _stores(linear, results, sizes, whole or exact)
     schedule = Schedule("flat", _MAP_LOCAL[profile.tuning])
     return _finish(linear, stores, len(sizes), 0, extents, inner, exact, schedule, quads, schedule.local)
 
 
-def _stores(linear: Linear, results: list[Result], sizes: list[int]) -> list[Store]:
+def _stores(linear: Linear, results: list[Result], sizes: list[int], vectors: bool) -> list[Store]:
     stores = []
     for r in results:
         value = linear.add(r.value)
-        vector = _is_flat(rename(r.ix, linear.mapping, {}), sizes)
+        vector = vectors and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
         small = r.value.dtype.itemsize < 4
         width = linear.wide if vector and not small else 1
         buffer = linear.buffer(r.ref, True, width)
