@@ -113,9 +113,11 @@ def logsumexp(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
 
 
 def log_softmax(x: Array, axis: int = -1) -> Array:
-    """x - logsumexp(x)."""
+    """x - max - logsumexp(x - max): x itself may be too large for float64 to keep the difference."""
+    wide = x.astype(np.float64)
     with np.errstate(all="ignore"):
-        return np.asarray(x.astype(np.float64) - logsumexp(x, axis, True))
+        shifted = wide - np.max(wide, axis=axis, keepdims=True) if wide.shape[axis] else wide
+        return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)))
 
 
 def matmul(a: Array, b: Array) -> Array:
