@@ -81,7 +81,7 @@ FITS: dict[str, Fit] = {
     "ERF_TAIL": Fit("log2(1 - erf x) = P(x)", lambda x: mp.log(mp.erfc(x)) / mp.log(2), 0.95, 3.95, 6,
                     lambda x: mp.erfc(x) / mp.erf(x)),
     "ERFC": Fit("e^(x^2) (2 x + 1) erfc x = 1.25 + P(t), t = (2 x - 1) / (2 x + 1)",
-                lambda t: _erfc_smooth(t) - 1.25, -0.001, 0.9, 11, lambda t: 1 / _erfc_smooth(t)),
+                lambda t: _erfc_smooth(t) - 1.25, -0.001, 0.9, 12, lambda t: 1 / _erfc_smooth(t)),
     "LOG": logarithm("log(1 + f) = f + f^2 P(f)", mp.e, 1.0),
     "LOG2": logarithm("log2(1 + f) = f + f P(f)", mp.mpf(2), 1.0),
     "LOG2_ODD": Fit("log2((1 + s) / (1 - s)) = 2 s / log 2 + s z P(z)",

@@ -22,7 +22,7 @@ from tests.null.test_emit_interpreter import Array, NumpyBuilder
 
 #: Units in the last place. What no one-argument function may exceed is 2; these hold the functions to what they reach.
 BOUNDS = {
-    "exp": 1.1, "exp2": 1.2, "expm1": 1.7, "sigmoid": 1.95, "tanh": 1.8, "sinh": 1.75, "cosh": 1.5, "erf": 1.9,
+    "exp": 1.1, "exp2": 1.2, "expm1": 1.8, "sigmoid": 2.0, "tanh": 1.85, "sinh": 1.75, "cosh": 1.5, "erf": 1.9,
     "erfc": 2.0, "log": 1.4, "log2": 1.8, "log10": 1.6, "log1p": 1.9, "asinh": 1.5, "acosh": 1.7, "atanh": 1.5,
     "sin": 1.1, "cos": 1.1, "tan": 1.75, "asin": 1.3, "acos": 1.75, "atan": 1.35,
     "pow": 1.4, "atan2": 1.5, "hypot": 1.3,

@@ -141,14 +141,16 @@ def erfc(x: Reg) -> Reg:
     bits, n, _, low = _reduced(-(size * size))
     high, low = -(top * top) - n * LN2_HIGH, low + rest
     r = high - low
-    p = r * r * horner(r, co.EXP) + ((high - r) - low) + r
+    bend = r * r * horner(r, co.EXP) + ((high - r) - low)
+    p = r + bend
+    p_lost = bend - (p - r)
     double = size * 2.0
     below = double + 1.0
     t = divide(double - 1.0, below)
     slope = horner(t, co.ERFC)
     s = slope + 1.25
     lost = slope - (s - 1.25)
-    tail = lost + s * p
+    tail = (lost + s * p_lost) + s * p
     top = s + tail
     quotient = divide(top, below)
     # What rounding took from the numerator, the quotient and 2 x + 1; 1 / (2 x + 1) is (1 - t) / 2.
