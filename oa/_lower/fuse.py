@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Data, Ix, broadcast_coords, dims, substitute, through
+from oa._lower.recompute import recompute
 from oa._lower.route import view_source
+from oa._lower.siblings import merge_siblings
 from oa._schema import scalar as sc
 from oa._schema.dtype import uint32
 from oa._schema.spec import Shape
@@ -26,6 +28,7 @@ MAX_INLINE_DEPTH = 24
 CHEAP_OPERATIONS = 3
 #: A gather that reads less than one in so many elements of pointwise work computes what it reads.
 GATHER_FRACTION = 8
+NOTHING: frozenset[Ref] = frozenset()
 _INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "pad", "concat"})
 _ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad"})
 
@@ -101,6 +104,10 @@ class Fusion:
         self.direct = self._direct_uses()
         self.inline = self._inline()
         self.recomputes = self._gathers_that_recompute()
+        self.pointwise = frozenset(r for r, n in enumerate(base.nodes) if n.kind == "pointwise")
+        self.again: dict[
+            Ref, frozenset[Ref]
+        ] = {}  #: what is computed again by its readers, with the nodes on the way
         self.edges: dict[Ref, list[Edge]] = {}
         self.consumers: dict[Ref, set[Ref]] = {}
         self.cluster_of: dict[Ref, Cluster] = {}
@@ -109,6 +116,8 @@ class Fusion:
         if enabled:
             for ref in list(self.cluster_of):
                 self._join(ref)
+            recompute(self)
+            merge_siblings(self)
         self.clusters = self._ordered()
 
     # -- what is recomputed by its consumers
@@ -203,8 +212,8 @@ class Fusion:
     def _sources(self, ref: Ref, node: BaseNode) -> list[Edge]:
         space = iteration_shape(self.base, node)
         found: dict[Edge, None] = {}
-        # (value, element read, whether pointwise nodes on the way are computed there)
-        stack: list[tuple[Ref, Coords | None, bool]] = self._operands(ref, node, dims(space), False)
+        # (value, element read, nodes on the way that the reader computes)
+        stack = self._operands(ref, node, dims(space), NOTHING)
         while stack:
             at, coords, expand = stack.pop()
             while at >= 0 and self.base.nodes[at].kind == "view":
@@ -217,18 +226,22 @@ class Fusion:
                 found[Edge(at, coords)] = None
         return list(found)
 
-    def computed_by_reader(self, ref: Ref, expand: bool) -> bool:
-        """Whether a reader computes the node for itself; `expand`: it reads through a gather that recomputes."""
-        return self.inline[ref] or (expand and self.base.nodes[ref].kind == "pointwise")
+    def operand_coords(self, node: BaseNode, coords: Coords) -> list[Coords | None]:
+        """For each operand of `node`, the element read at `coords`."""
+        return operand_coords(self.base, node, coords)
+
+    def computed_by_reader(self, ref: Ref, expand: frozenset[Ref]) -> bool:
+        """Whether a reader computes the node for itself; `expand` are nodes that this reader computes besides inline ones."""
+        return self.inline[ref] or ref in expand
 
     def _operands(
-        self, ref: Ref, node: BaseNode, coords: Coords | None, expand: bool
-    ) -> list[tuple[Ref, Coords | None, bool]]:
+        self, ref: Ref, node: BaseNode, coords: Coords | None, expand: frozenset[Ref]
+    ) -> list[tuple[Ref, Coords | None, frozenset[Ref]]]:
         if coords is None:
             return [(r, None, expand) for r in node.inputs]
         where = operand_coords(self.base, node, coords)
         return [
-            (r, c, expand or (k == 0 and ref in self.recomputes))
+            (r, c, self.pointwise if k == 0 and ref in self.recomputes else expand)
             for k, (r, c) in enumerate(zip(node.inputs, where))
         ]
 
@@ -250,7 +263,7 @@ class Fusion:
         if a.axes is None and b.axes is not None and not self._worth_repeating(a, b):
             return
         for merged in self._combinations(a, b):
-            if self._edges_fit(a, b, merged) and self._fits_device(merged) and not self._path_around(a, b):
+            if self._edges_fit(a, b, merged) and self.fits_device(merged) and not self._path_around(a, b):
                 for ref in merged.members:
                     self.cluster_of[ref] = merged
                 return
@@ -309,7 +322,28 @@ class Fusion:
         inside = set(cluster.members)
         return [r for r in cluster.members if r in self.stored or self.consumers.get(r, set()) - inside]
 
-    def _fits_device(self, merged: Cluster) -> bool:
+    def space_of(self, ref: Ref) -> Shape:
+        """The shape whose elements a node visits."""
+        return iteration_shape(self.base, self.base.nodes[ref])
+
+    def depends(self, a: Cluster, b: Cluster) -> bool:
+        """Whether `b` reads something that follows from `a`."""
+        last = max(b.members)
+        seen = {id(a)}
+        stack = [a]
+        while stack:
+            for ref in stack.pop().members:
+                for consumer in self.consumers.get(ref, ()):
+                    following = self.cluster_of[consumer]
+                    if following is b:
+                        return True
+                    if id(following) not in seen and min(following.members) <= last:
+                        seen.add(id(following))
+                        stack.append(following)
+        return False
+
+    def fits_device(self, merged: Cluster) -> bool:
+        """Whether the device binds what the merged kernel would read and write, and its invocations own whole words."""
         inside = set(merged.members)
         reads = {e.source for r in merged.members for e in self.edges[r]} - inside
         outputs = self.outputs(merged)
@@ -319,25 +353,17 @@ class Fusion:
 
     def _path_around(self, a: Cluster, b: Cluster) -> bool:
         """Whether some third cluster lies between the two."""
-        target = set(b.members)
+        inside = set(a.members)
+        between = {
+            id(c): c
+            for r in a.members
+            for o in self.consumers.get(r, ())
+            if o not in inside
+            for c in [self.cluster_of[o]]
+        }
+        between.pop(id(b), None)
         last = max(b.members)
-        seen: set[int] = set()
-        stack = [a]
-        while stack:
-            cluster = stack.pop()
-            for ref in cluster.members:
-                for consumer in self.consumers.get(ref, ()):
-                    following = self.cluster_of[consumer]
-                    if following is a or id(following) in seen:
-                        continue
-                    if following is b:
-                        if cluster is not a:
-                            return True
-                        continue
-                    if min(following.members) <= last:
-                        seen.add(id(following))
-                        stack.append(following)
-        return bool(target & set(a.members))
+        return any(min(c.members) <= last and self.depends(c, b) for c in between.values())
 
     def _ordered(self) -> list[Cluster]:
         """Clusters so that each follows what it reads."""

@@ -119,14 +119,17 @@ def _fused(fusion: Fusion, cluster: Cluster, profile: Profile) -> Draft:
 
 def _partial(fusion: Fusion, cluster: Cluster, node: BaseNode, profile: Profile) -> Draft:
     base = fusion.base
-    name, axes, chunks, length = node.params
+    _, axes, chunks, length = node.params
     space = base.spec(node.inputs[0]).shape
     pull = Pull(fusion, cluster, space)
-    operand = pull.value(node.inputs[0], dims(space))
-    value = sc.scalar("reduce", node.spec.dtype, (operand,), name)
-    result = Result(cluster.members[0], value, Ix(), True)
+    results = []
+    for ref in cluster.members:
+        member = base.nodes[ref]
+        operand = pull.value(member.inputs[0], dims(space))
+        value = sc.scalar("reduce", member.spec.dtype, (operand,), member.params[0])
+        results.append(Result(ref, value, Ix(), True))
     trailing = is_trailing(space, axes)
-    lowered = row_nest(space, axes, [result], profile, trailing, (chunks, length))
+    lowered = row_nest(space, axes, results, profile, trailing, (chunks, length))
     return _draft(base, lowered, cluster, profile)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from oa._lower.base import BaseGraph, BaseNode, Ref
-from oa._lower.fuse import Cluster, Fusion, iteration_shape, operand_coords
+from oa._lower.fuse import NOTHING, Cluster, Fusion, iteration_shape, operand_coords
 from oa._lower.index import (
     ZERO,
     Atom,
@@ -67,21 +67,23 @@ class Pull:
         self.cluster = cluster
         self.members = set(cluster.members)
         self.space = space
-        self.memo: dict[tuple[Ref, Coords, bool], Scalar] = {}
+        self.memo: dict[tuple[Ref, Coords, frozenset[Ref]], Scalar] = {}
 
-    def value(self, ref: Ref, coords: Coords, expand: bool = False) -> Scalar:
-        """The element of `ref` at `coords`; `expand`: pointwise nodes on the way are computed there (see `Fusion`)."""
+    def value(self, ref: Ref, coords: Coords, expand: frozenset[Ref] = NOTHING) -> Scalar:
+        """The element of `ref` at `coords`; `expand` as in `Fusion.computed_by_reader`."""
         found = self.memo.get((ref, coords, expand))
         if found is None:
             found = self.memo[ref, coords, expand] = self._value(ref, coords, expand)
         return found
 
-    def _value(self, ref: Ref, coords: Coords, expand: bool) -> Scalar:
+    def _value(self, ref: Ref, coords: Coords, expand: frozenset[Ref]) -> Scalar:
         if ref < 0:
             return self._input(ref, coords)
         node = self.base.nodes[ref]
         if node.kind == "view":
             return self.value(node.inputs[0], through(node.params[0], coords, self.space), expand)
+        if ref not in self.members and ref in self.fusion.again:
+            expand = self.fusion.again[ref]
         if ref not in self.members and not self.fusion.computed_by_reader(ref, expand):
             return self._load(ref, linear(coords, contiguous_strides(node.spec.shape)), node)
         if node.kind == "pointwise":
@@ -106,7 +108,7 @@ class Pull:
     def _load(self, ref: Ref, ix: Ix, node: BaseNode) -> Scalar:
         return sc.scalar("load", node.spec.dtype, data_scalars(ix), At(ref, ix))
 
-    def _pointwise(self, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
+    def _pointwise(self, node: BaseNode, coords: Coords, expand: frozenset[Ref]) -> Scalar:
         assert node.body is not None
         at = operand_coords(self.base, node, coords)
 
@@ -129,7 +131,7 @@ class Pull:
         operand = self.value(node.inputs[0], dims(iteration_shape(self.base, node)))
         return sc.scalar("reduce", node.spec.dtype, (operand,), node.params[0])
 
-    def _gather(self, ref: Ref, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
+    def _gather(self, ref: Ref, node: BaseNode, coords: Coords, expand: frozenset[Ref]) -> Scalar:
         """Negative indices count from the end; outside the axis a float is NaN and an integer 0."""
         axis = node.params[0]
         shape = self.base.spec(node.inputs[0]).shape
@@ -144,11 +146,13 @@ class Pull:
         along = Ix(0, ((Data(safe), 1),))
         rank = 1 if node.kind == "along" else len(self.base.spec(node.inputs[1]).shape)
         source = (*coords[:axis], along, *coords[axis + rank :])
-        value = self.value(node.inputs[0], source, expand or ref in self.fusion.recomputes)
+        value = self.value(
+            node.inputs[0], source, self.fusion.pointwise if ref in self.fusion.recomputes else expand
+        )
         missing = sc.const(math.nan if node.spec.dtype.is_float else 0, node.spec.dtype)
         return sc.apply("where", inside, value, missing)
 
-    def _pad(self, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
+    def _pad(self, node: BaseNode, coords: Coords, expand: frozenset[Ref]) -> Scalar:
         starts, steps = node.params
         shape = self.base.spec(node.inputs[0]).shape
         zero = sc.const(0, int32)
@@ -171,7 +175,7 @@ class Pull:
         value = self.value(node.inputs[0], tuple(source), expand)
         return value if inside is None else sc.apply("where", inside, value, sc.const(0, node.spec.dtype))
 
-    def _concat(self, node: BaseNode, coords: Coords, expand: bool) -> Scalar:
+    def _concat(self, node: BaseNode, coords: Coords, expand: frozenset[Ref]) -> Scalar:
         """A chain of selections; each operand is read at a place that exists even where another is chosen."""
         axis = node.params[0]
         position = index_scalar(coords[axis])

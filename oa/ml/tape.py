@@ -258,7 +258,9 @@ def _pull_pointwise(entry: _Entry, ct: Matrix) -> list[Any]:
             continue
         instance, used = rule
         values = tuple(_value(entry.kept[i]) for i in used)
-        made = ct._engine.record(instance, (*values, ct._value), type(ct))
+        # The cotangent itself, as an addition passes it on, needs no operation.
+        same = instance.body is not None and instance.body.op == "arg" and not used
+        made = ct if same else ct._engine.record(instance, (*values, ct._value), type(ct))
         found.append(sum_to(made, entry.instance.ins[k].shape))
     return found
 
