@@ -22,7 +22,7 @@ from oa._graph.graph import key as batch_key
 from oa._graph.node import Batch, Node, Value, caller, line_of
 from oa._graph.state import State
 from oa._graph.trace import trace
-from oa._graph.views import contiguous
+from oa._graph.views import Layout, contiguous
 from oa._lower.passes import Program
 from oa._run.clock import Clock, Event
 from oa._run.executor import Executor
@@ -183,6 +183,11 @@ class Engine:
 
     # -- recording
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether a capture is open, inside which values have no elements yet."""
+        return self._capture is not None
+
     def record(self, instance: Instance, values: tuple[Value, ...], facade: type[Typed]) -> Any:
         """Append one operation to the pending batch and return its result."""
         if get_ident() != self._thread or self._refusal is not None:
@@ -209,11 +214,13 @@ class Engine:
         value.number = number
         return value
 
-    def stored_value(self, spec: Spec, storage: Storage, facade: type[Typed]) -> Any:
-        """A value whose elements are already on the device, row-major from the start of `storage`."""
+    def stored_value(
+        self, spec: Spec, storage: Storage, facade: type[Typed], layout: Layout | None = None
+    ) -> Any:
+        """A value whose elements are already on the device, by default row-major from the start of `storage`."""
         value = Value(spec)
         value.storage = storage
-        value.layout = contiguous(spec.shape)
+        value.layout = contiguous(spec.shape) if layout is None else layout
         handle = facade(self, value)
         value.handle = weakref.ref(handle)
         return handle
@@ -227,15 +234,18 @@ class Engine:
             self._transfer.upload(storage, data.reshape(-1).view(np.uint8))
         return self.stored_value(spec, storage, facade)
 
-    def draw(self) -> Value:
-        """The number of the next random draw, as a scalar operand; taken now, whenever it is evaluated."""
+    def random_key(self) -> tuple[Value, Value, Value]:
+        """Seed (low and high word) and number of the next random draw, as scalar operands; taken now, whenever they are used."""
         self._check()
-        value = self.scalar_value(spec(uint32, ()), self._draws)
+        low, high, draw = (
+            self.scalar_value(spec(uint32, ()), number)
+            for number in (self.seed & 0xFFFFFFFF, self.seed >> 32, self._draws)
+        )
         if self._capture is not None:
-            value.number = self._capture.draw(value)
+            self._capture.random_key(low, high, draw)
         else:
-            self._draws += 1
-        return value
+            self._draws = (self._draws + 1) & 0xFFFFFFFF
+        return low, high, draw
 
     @property
     def rng_state(self) -> tuple[int, int]:
@@ -244,6 +254,13 @@ class Engine:
 
     @rng_state.setter
     def rng_state(self, state: tuple[int, int]) -> None:
+        self._check()
+        if self._capture is not None:
+            raise self._capture.fail(
+                CaptureError(
+                    "engine.rng_state cannot be set inside a capture; set it before submitting the plan"
+                )
+            )
         self.seed, self._draws = int(state[0]) & 0xFFFFFFFFFFFFFFFF, int(state[1]) & 0xFFFFFFFF
 
     def _unusable(self, value: Value) -> OaError:
@@ -337,18 +354,29 @@ class Engine:
         self._check()
         if value.batch is not None and value.batch is self._batch:
             if self._capture is not None:
-                error = CaptureError(
-                    "a value recorded inside a capture cannot be read there; return it and read plan.outputs after submit"
+                raise self._capture.fail(
+                    CaptureError(
+                        "a value recorded inside a capture cannot be read there;"
+                        " return it and read plan.outputs after submit"
+                    )
                 )
-                self._capture.fail(error)
-                raise error
             self.flush()
         if value.storage is None:
             raise self._unusable(value)
 
     def read(self, value: Value) -> np.ndarray[Any, Any]:
         """A NumPy copy of the value. Flushes and waits."""
+        if value.host is not None and self._capture is None:
+            self._check()
+            return np.array(value.host)
         self.materialize(value)
+        if self._capture is not None:
+            raise self._capture.fail(
+                CaptureError(
+                    "a value cannot be read inside a capture, where its elements may be others at each run;"
+                    " read it before the capture, or compute with it"
+                )
+            )
         spec, layout = value.spec, value.layout
         dtype = spec.dtype.numpy
         if spec.size == 0 or layout is None:
@@ -374,8 +402,13 @@ class Engine:
         self._check()
         if self._capture is not None:
             self._capture.assign_cell(cell, value)
-        else:
+        elif value._value.plan is None:
             cell._held = value
+        else:  # an output of a plan, which the next run overwrites: the cell keeps what it is now
+            self.materialize(value._value)
+            cell._held = self.stored_value(
+                value._value.spec, value._value.storage, type(value), value._value.layout
+            )
 
     # -- plans
 
@@ -496,6 +529,11 @@ def _at_exit() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
+
+
+def open_engines() -> list[Engine]:
+    """The engines that this thread may use."""
+    return [e for e in _OPEN if e._thread == threading.get_ident() and e._refusal is None]
 
 
 def default_engine() -> Engine:

@@ -280,10 +280,8 @@ class CapturedPlan:
                     slot.cell._held, copied = _copied(self.engine, held), True
         if copied:
             self.engine.flush()
-        return [
-            slot.bound._value.storage if slot.cell is None else slot.cell._held._value.storage
-            for slot in self._slots
-        ]
+        handles = [slot.bound if slot.cell is None else slot.cell._held for slot in self._slots]
+        return [handle._value.storage for handle in handles if handle is not None]
 
     def _outputs(self) -> list[Storage]:
         """The storages to write: those of `outputs` again, but for what a view or cell holds by now; new ones for cells."""

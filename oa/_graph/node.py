@@ -37,6 +37,7 @@ class Value:
     number: bool | int | float | None = None
     error: BaseException | None = None
     plan: Any = None
+    host: Any = None  #: a copy of the elements that was downloaded already
     handle: Callable[[], Any] = staticmethod(_nobody)
 
     def __init__(self, spec: Spec) -> None:

@@ -27,6 +27,8 @@ class Template:
 class Tracer:
     """Records a composite's body. Values have specs and no storage; reading one is an error."""
 
+    is_recording = True
+
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.batch = Batch()

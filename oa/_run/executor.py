@@ -124,6 +124,8 @@ class Executor:
                         recording = candidate
         if recording is None:
             recording = self._obtain(plan, prepared, key, inputs, outputs, arena, timing is not None)
+        else:
+            prepared.hits += 1
         if recording.scalars != wanted:
             self._set_scalars(prepared, recording, wanted)
         # Marked before the submission: an interrupt between the two must not let the host write what the device uses.
@@ -133,6 +135,7 @@ class Executor:
         if arena is not None:
             arena.last_use = value
         clock.submit(recording.batch, prepared.name)
+        prepared.submissions += 1
         counters = self.counters
         counters.submissions += 1
         counters.dispatches += prepared.layout.dispatches
@@ -182,28 +185,48 @@ class Executor:
         """A recording bound to these storages and not in flight: one of the ring, or a new one while the ring is not full."""
         ring = prepared.timed if timed else prepared.ring
         recording = _matching(ring, key, self._clock)
-        if recording is None:
+        if recording is not None:
+            prepared.hits += 1
+        else:
             _check_bindings(plan, prepared, inputs, outputs)
             if len(ring) < self._capacity:
                 recording = Recording(prepared, self._device, self._arguments, timed=timed)
                 if self._device.profile.addressing == "address":
-                    self.counters.recordings += 1
+                    self._count_recording(prepared)
                 ring.append(recording)
             else:
                 recording = min(ring, key=_value)
                 self._clock.wait(recording.value)
                 self.counters.rebinds += 1
+                prepared.rebinds += 1
         if recording.unread is not None:
             recording.unread()
         if recording.key != key:
             try:
                 if recording.bind(key, (arena, prepared.constants, *inputs, *outputs)):
-                    self.counters.recordings += 1
+                    self._count_recording(prepared)
             except BaseException:
                 ring.remove(recording)
                 recording.close()
                 raise
         return recording
+
+    def _count_recording(self, prepared: Prepared) -> None:
+        self.counters.recordings += 1
+        prepared.recordings += 1
+
+    def counts(self, plan: Plan) -> dict[str, int]:
+        """What the runs of one plan took so far: recordings, submissions, rebinds, cache hits (runs that found a recording with
+        their buffers)."""
+        found = self._prepared.get(id(plan))
+        if found is None:
+            return {"recordings": 0, "submissions": 0, "rebinds": 0, "cache_hits": 0}
+        return {
+            "recordings": found.recordings,
+            "submissions": found.submissions,
+            "rebinds": found.rebinds,
+            "cache_hits": found.hits,
+        }
 
     def _grow(self, size: int) -> Storage:
         """A larger scratch arena. The old one is freed at once: what still uses it was submitted earlier."""

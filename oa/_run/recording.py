@@ -30,8 +30,8 @@ class Prepared:
     """What is known of a plan on this device before its buffers are: pipelines, word layout, its recordings so far."""
 
     __slots__ = (
-        "constants", "inputs", "layout", "name", "outputs", "plan", "ring", "scalars", "scratch", "sizes",
-        "steps", "timed",
+        "constants", "hits", "inputs", "layout", "name", "outputs", "plan", "rebinds", "recordings", "ring", "scalars",
+        "scratch", "sizes", "steps", "submissions", "timed",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +56,10 @@ class Prepared:
         self.constants: Storage | None = None
         self.ring: list[Recording] = []
         self.timed: list[Recording] = []  #: recordings with time stamps
+        self.submissions = 0
+        self.hits = 0  #: submissions that found a recording with their buffers
+        self.recordings = 0  #: command buffers recorded
+        self.rebinds = 0  #: recordings given other buffers
 
     def last_use(self) -> int:
         """Greatest timeline value of its recordings."""

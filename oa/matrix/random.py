@@ -55,9 +55,15 @@ def _normal(
 
 def _stream(engine: Any, seed: int | None) -> tuple[Matrix, Matrix, Matrix]:
     """Seed and draw number: the engine's next draw, or draw 0 of a stream of its own."""
-    key = engine.seed if seed is None else seed & 0xFFFFFFFFFFFFFFFF
-    draw = Matrix(engine, engine.draw()) if seed is None else _scalar(engine, uint32, 0)
-    return _scalar(engine, uint32, key & 0xFFFFFFFF), _scalar(engine, uint32, key >> 32), draw
+    if seed is None:
+        low, high, draw = (Matrix(engine, value) for value in engine.random_key())
+        return low, high, draw
+    key = seed & 0xFFFFFFFFFFFFFFFF
+    return (
+        _scalar(engine, uint32, key & 0xFFFFFFFF),
+        _scalar(engine, uint32, key >> 32),
+        _scalar(engine, uint32, 0),
+    )
 
 
 def uniform(

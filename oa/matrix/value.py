@@ -147,7 +147,7 @@ class Matrix(Typed):
         value = self._value
         if value.error is not None:
             return f"Matrix(failed, {head})"
-        if value.storage is None and (value.batch is None or self._engine._capture is not None):
+        if self._engine.is_recording or (value.storage is None and value.batch is None):
             return f"Matrix(captured, {head})"
         try:
             text = np.array2string(self.to_numpy(), threshold=64, edgeitems=3, precision=6, prefix="Matrix(")
