@@ -27,6 +27,10 @@ class ArgumentError(OaError, ValueError):
     """An argument has the wrong kind or an impossible value."""
 
 
+class UfuncError(OaError, TypeError):
+    """A NumPy function was called on an oa value; the message names the operation to use."""
+
+
 class EngineMismatch(OaError, ValueError):
     """Values of two engines meet in one operation."""
 

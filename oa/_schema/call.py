@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from oa._schema.dtype import DType
+from oa._schema.dtype import DType, check_fits
 from oa._schema.op import Instance, Number, Operation, freeze
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
@@ -105,7 +105,9 @@ def _record_general(
             value = operand._value
         else:
             number = _number(operation, name, operand)
-            value = engine.scalar_value(spec(operation.weak_dtype(name, number, dtypes), ()), number)
+            dtype = operation.weak_dtype(name, number, dtypes)
+            check_fits(number, dtype, operation.name)
+            value = engine.scalar_value(spec(dtype, ()), number)
         values.append(value)
         specs.append(value.spec)
     instance = make_instance(operation, tuple(specs), attrs, facade)

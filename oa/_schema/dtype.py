@@ -46,6 +46,9 @@ ALL: tuple[DType, ...] = (bool_, uint8, int32, uint32, float32)
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL}
 
+#: Least and greatest number of each integer dtype.
+_RANGE = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.is_integer}
+
 #: What a Python scalar becomes where no value decides: default integer int32, default float float32.
 DEFAULT_OF_KIND = {"b": bool_, "i": int32, "f": float32}
 _WEAK_RANK = {"b": 0, "i": 1, "f": 2}
@@ -75,6 +78,11 @@ def as_dtype(value: Any) -> DType:
     return found
 
 
+def common(a: DType, b: DType) -> DType | None:
+    """The common dtype by the array API table, None where it is undefined."""
+    return _PROMOTE.get((a, b))
+
+
 def promote(a: DType, b: DType, operation: str) -> DType:
     """The common dtype of two values by the array API table; undefined mixes raise and name the cast."""
     found = _PROMOTE.get((a, b))
@@ -84,6 +92,16 @@ def promote(a: DType, b: DType, operation: str) -> DType:
             f" x.astype(oa.{b.name if b.is_float else a.name})"
         )
     return found
+
+
+def check_fits(number: bool | int | float, dtype: DType, operation: str) -> None:
+    """DTypeError when an integer dtype cannot hold a Python number."""
+    limits = _RANGE.get(dtype)
+    if limits is not None and not limits[0] <= number <= limits[1]:
+        raise DTypeError(
+            f"{operation}: {number!r} does not fit {dtype.name} [{limits[0]}, {limits[1]}];"
+            " cast the value to a wider dtype first"
+        )
 
 
 def weak_kind(value: bool | int | float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oa._schema.dtype import DType, bool_, float32, int32, uint32
+from oa._schema.interning import Interned
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
@@ -22,14 +23,14 @@ CHEAP = frozenset(
 #: Operations defined for floating-point operands only.
 FLOAT_ONLY = frozenset(
     "div sqrt rsqrt recip exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh"
-    " asinh acosh atanh erf sigmoid hypot floor ceil trunc round copysign".split()
+    " asinh acosh atanh erf sigmoid hypot copysign".split()
 )
 
 
 class Scalar:
     """One typed scalar operation. Leaves: `arg` (attr: operand number), `const` (attr: 32-bit pattern), `dim` (attr: axis)."""
 
-    __slots__ = ("args", "attr", "dtype", "id", "op")
+    __slots__ = ("__weakref__", "args", "attr", "dtype", "id", "op")
     op: str
     dtype: DType
     args: tuple[Scalar, ...]
@@ -40,17 +41,19 @@ class Scalar:
         return text(self)
 
 
-_INTERNED: dict[tuple[Any, ...], Scalar] = {}
+_INTERNED: Interned[Scalar] = Interned()
+_lookup = _INTERNED.lookup
 
 
 def scalar(op: str, dtype: DType, args: tuple[Scalar, ...] = (), attr: Any = None) -> Scalar:
     """The one node with this operation, dtype, arguments and attribute."""
     key = (op, dtype, args, attr)
-    found = _INTERNED.get(key)
+    entry = _lookup(key)
+    found = None if entry is None else entry()
     if found is None:
         found = Scalar()
-        found.op, found.dtype, found.args, found.attr, found.id = op, dtype, args, attr, len(_INTERNED)
-        _INTERNED[key] = found
+        found.op, found.dtype, found.args, found.attr = op, dtype, args, attr
+        found.id = _INTERNED.add(key, found)
     return found
 
 

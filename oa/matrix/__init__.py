@@ -2,9 +2,13 @@
 
 import sys
 
-from oa.matrix import value
+from oa._schema.dtype import bool_, float32, int32, uint8, uint32
+from oa.matrix import namespace, value
+from oa.matrix.contraction import einsum, matrix_transpose, tensordot, vecdot
 from oa.matrix.create import (
     arange,
+    empty,
+    empty_like,
     eye,
     from_f32,
     from_list,
@@ -17,6 +21,7 @@ from oa.matrix.create import (
     zeros,
     zeros_like,
 )
+from oa.matrix.dtypes import can_cast, finfo, iinfo, isdtype, result_type
 from oa.matrix.elementwise import (
     abs,
     acos,
@@ -65,11 +70,13 @@ from oa.matrix.elementwise import (
     logical_and,
     logical_not,
     logical_or,
+    logical_xor,
     maximum,
     minimum,
     multiply,
     negative,
     not_equal,
+    positive,
     pow,
     reciprocal,
     relu,
@@ -78,6 +85,7 @@ from oa.matrix.elementwise import (
     rsqrt,
     sigmoid,
     sign,
+    signbit,
     silu,
     sin,
     sinh,
@@ -89,8 +97,12 @@ from oa.matrix.elementwise import (
     trunc,
     where,
 )
+from oa.matrix.grid import meshgrid, tril, triu
 from oa.matrix.indexing import embedding, gather, one_hot, take
+from oa.matrix.interop import asarray, from_dlpack
 from oa.matrix.linalg import mat_mul_nt, matmul
+from oa.matrix.manipulate import broadcast_arrays, broadcast_shapes, moveaxis, pad, roll, tile, unstack
+from oa.matrix.namespace import API_VERSIONS, __array_namespace_info__, e, inf, nan, newaxis, pi
 from oa.matrix.normalise import log_softmax, logsumexp, softmax
 from oa.matrix.random import normal, uniform
 from oa.matrix.reduce import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
@@ -106,12 +118,20 @@ from oa.matrix.shape import (
     stack,
     transpose,
 )
+from oa.matrix.special import conj, imag, logaddexp, nextafter, real
 from oa.matrix.value import Matrix
 
 value._operations = sys.modules[__name__]
 
+#: The standard's name of the dtype; hides the built-in in this module alone.
+bool = bool_
+__array_api_version__ = namespace.API_VERSIONS[-1]
+
 __all__ = [
+    "API_VERSIONS",
     "Matrix",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "acos",
     "acosh",
@@ -121,6 +141,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "asarray",
     "asin",
     "asinh",
     "astype",
@@ -133,16 +154,25 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "bool",
+    "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
+    "can_cast",
     "ceil",
     "clip",
     "concat",
+    "conj",
     "copy",
     "copysign",
     "cos",
     "cosh",
     "divide",
+    "e",
+    "einsum",
     "embedding",
+    "empty",
+    "empty_like",
     "equal",
     "erf",
     "exp",
@@ -150,9 +180,12 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "finfo",
     "flip",
+    "float32",
     "floor",
     "floor_divide",
+    "from_dlpack",
     "from_f32",
     "from_list",
     "from_numpy",
@@ -164,6 +197,11 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "iinfo",
+    "imag",
+    "inf",
+    "int32",
+    "isdtype",
     "isfinite",
     "isinf",
     "isnan",
@@ -175,35 +213,50 @@ __all__ = [
     "log2",
     "log10",
     "log_softmax",
+    "logaddexp",
     "logical_and",
     "logical_not",
     "logical_or",
+    "logical_xor",
     "logsumexp",
     "mat_mul_nt",
     "matmul",
+    "matrix_transpose",
     "max",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
+    "moveaxis",
     "multiply",
+    "nan",
     "negative",
+    "newaxis",
+    "nextafter",
     "normal",
     "not_equal",
     "one_hot",
     "ones",
     "ones_like",
+    "pad",
     "permute_dims",
+    "pi",
+    "positive",
     "pow",
     "prod",
+    "real",
     "reciprocal",
     "relu",
     "remainder",
     "reshape",
+    "result_type",
+    "roll",
     "round",
     "rsqrt",
     "sigmoid",
     "sign",
+    "signbit",
     "silu",
     "sin",
     "sinh",
@@ -219,10 +272,18 @@ __all__ = [
     "take",
     "tan",
     "tanh",
+    "tensordot",
+    "tile",
     "transpose",
+    "tril",
+    "triu",
     "trunc",
+    "uint8",
+    "uint32",
     "uniform",
+    "unstack",
     "var",
+    "vecdot",
     "where",
     "zeros",
     "zeros_like",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,17 +35,26 @@ def engine_of(engine: Any, device: Any) -> Any:
     return chosen
 
 
-def _split(args: tuple[Any, ...], count: int, name: str, device: Any) -> tuple[Any, list[Any]]:
-    """`(engine, rest)` from positional arguments that may begin with an engine."""
-    rest = list(args)
-    engine = rest.pop(0) if rest and isinstance(rest[0], Engine) else None
-    if not 1 <= len(rest) <= count:
-        raise at_user_line(
-            ArgumentError(
-                f"matrix.{name}: got {len(rest)} positional arguments after the engine, wanted 1 to {count}"
-            )
-        )
-    return engine_of(engine, device), rest
+def leading_engine(function: Callable[..., Matrix]) -> Callable[..., Matrix]:
+    """The standard's signature, with an Engine allowed in front of all arguments instead of as `device=`."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, device: Any = None, **named: Any) -> Matrix:
+        if args and isinstance(args[0], Engine):
+            device, args = args[0], args[1:]
+        try:
+            return function(*args, device=engine_of(None, device), **named)
+        except TypeError as error:
+            try:
+                signature.bind(*args, **named)
+            except TypeError as wrong:
+                raise at_user_line(
+                    ArgumentError(f"matrix.{function.__name__}([engine,] ...){signature}: {wrong}")
+                ) from None
+            raise error
+
+    return call
 
 
 def _generated(dtype: DType, shape: tuple[int, ...], body: Scalar) -> Any:
@@ -76,19 +87,22 @@ def _scalar(engine: Any, dtype: DType, number: Any) -> Matrix:
     return Matrix(engine, engine.scalar_value(spec(dtype, ()), number))
 
 
-def full(*args: Any, dtype: Any = None, device: Any = None) -> Matrix:
-    """`full([engine,] shape, value)`: every element `value`. The dtype defaults to float32, int32 or bool by the value.
+@leading_engine
+def full(shape: Any, fill_value: bool | int | float, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """`full([engine,] shape, fill_value)`: every element `fill_value`; by default float32, int32 or bool by the value.
+
+    Raises DTypeError when the dtype cannot hold the value.
 
     >>> oa.matrix.full(engine, [2], 2.0).tolist()
     [2.0, 2.0]
     """
-    engine, rest = _split(args, 2, "full", device)
-    if len(rest) != 2 or not isinstance(rest[1], (bool, int, float)):
-        raise at_user_line(ArgumentError("matrix.full: wanted a shape and a Python number"))
-    wanted = DEFAULT_OF_KIND[weak_kind(rest[1])] if dtype is None else as_dtype(dtype)
-    return _full(
-        _scalar(engine, wanted, _fit(rest[1], wanted, "matrix.full")), as_shape(rest[0], "matrix.full")
-    )
+    number = fill_value.item() if getattr(fill_value, "shape", None) == () else fill_value  # type: ignore[union-attr]
+    if not isinstance(number, (bool, int, float)):
+        raise at_user_line(
+            ArgumentError(f"matrix.full: fill_value is {type(number).__name__}; wanted a Python number")
+        )
+    wanted = DEFAULT_OF_KIND[weak_kind(number)] if dtype is None else as_dtype(dtype)
+    return _full(_scalar(device, wanted, _fit(number, wanted, "matrix.full")), as_shape(shape, "matrix.full"))
 
 
 def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int | float:
@@ -109,34 +123,48 @@ def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int
     return int(number)
 
 
-def zeros(*args: Any, dtype: Any = float32, device: Any = None) -> Matrix:
-    """`zeros([engine,] shape)`: every element 0."""
-    engine, rest = _split(args, 1, "zeros", device)
-    return full(engine, rest[0], 0, dtype=dtype)
+@leading_engine
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """`zeros([engine,] shape)`: every element 0, by default of float32."""
+    return full(device, shape, 0, dtype=dtype or float32)
 
 
-def ones(*args: Any, dtype: Any = float32, device: Any = None) -> Matrix:
-    """`ones([engine,] shape)`: every element 1."""
-    engine, rest = _split(args, 1, "ones", device)
-    return full(engine, rest[0], 1, dtype=dtype)
+@leading_engine
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """`ones([engine,] shape)`: every element 1, by default of float32."""
+    return full(device, shape, 1, dtype=dtype or float32)
 
 
-def zeros_like(x: Matrix, *, dtype: Any = None) -> Matrix:
-    """Zeros of x's shape, on its engine, by default of its dtype."""
-    return full(x.engine, x.shape, 0, dtype=dtype or x.dtype)
+@leading_engine
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """`empty([engine,] shape)`: a value whose elements mean nothing; here they are 0, so that no run differs from another."""
+    return full(device, shape, 0, dtype=dtype or float32)
 
 
-def ones_like(x: Matrix, *, dtype: Any = None) -> Matrix:
-    """Ones of x's shape, on its engine, by default of its dtype."""
-    return full(x.engine, x.shape, 1, dtype=dtype or x.dtype)
+def zeros_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """Zeros of x's shape, by default on its engine and of its dtype."""
+    return full(device or x.engine, x.shape, 0, dtype=dtype or x.dtype)
 
 
-def full_like(x: Matrix, value: bool | int | float, *, dtype: Any = None) -> Matrix:
-    """`value` in x's shape, on its engine, by default of its dtype."""
-    return full(x.engine, x.shape, value, dtype=dtype or x.dtype)
+def ones_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """Ones of x's shape, by default on its engine and of its dtype."""
+    return full(device or x.engine, x.shape, 1, dtype=dtype or x.dtype)
 
 
-def arange(*args: Any, dtype: Any = None, device: Any = None) -> Matrix:
+def empty_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """As `empty`, of x's shape, by default on its engine and of its dtype."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def full_like(x: Matrix, fill_value: bool | int | float, *, dtype: Any = None, device: Any = None) -> Matrix:
+    """`fill_value` in x's shape, by default on its engine and of its dtype."""
+    return full(device or x.engine, x.shape, fill_value, dtype=dtype or x.dtype)
+
+
+@leading_engine
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None
+) -> Matrix:
     """`arange([engine,] stop)`, `(start, stop)` or `(start, stop, step)`: start + k step for k below ceil((stop - start) / step).
 
     int32 where all are ints, else float32. Raises ArgumentError for a step of 0.
@@ -144,39 +172,44 @@ def arange(*args: Any, dtype: Any = None, device: Any = None) -> Matrix:
     >>> oa.matrix.arange(engine, 1, 4).tolist()
     [1, 2, 3]
     """
-    engine, rest = _split(args, 3, "arange", device)
-    start, stop, step = (
-        (0, rest[0], 1) if len(rest) == 1 else (rest[0], rest[1], rest[2] if len(rest) == 3 else 1)
-    )
+    first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise at_user_line(ArgumentError("matrix.arange: step is 0"))
-    integral = all(isinstance(v, int) for v in (start, stop, step))
+    integral = all(isinstance(v, int) for v in (first, last, step))
     wanted = as_dtype(dtype) if dtype is not None else (int32 if integral else float32)
-    count = max(0, -(-(stop - start) // step) if integral else math.ceil((stop - start) / step))
+    count = max(0, int(-(-(last - first) // step)) if integral else math.ceil((last - first) / step))
+    if count == 0:
+        return zeros(device, (0,), dtype=wanted)
     return _arange(
-        _scalar(engine, wanted, _fit(start, wanted, "matrix.arange")),
-        _scalar(engine, wanted, step if wanted.kind == "u" else _fit(step, wanted, "matrix.arange")),
-        int(count),
+        _scalar(device, wanted, _fit(first, wanted, "matrix.arange")),
+        _scalar(device, wanted, step if wanted.kind == "u" else _fit(step, wanted, "matrix.arange")),
+        count,
     )
 
 
-def eye(*args: Any, k: int = 0, dtype: Any = float32, device: Any = None) -> Matrix:
-    """`eye([engine,] rows, columns=rows)`: 1 on the k-th diagonal, 0 elsewhere."""
-    engine, rest = _split(args, 2, "eye", device)
-    rows, columns = as_shape((rest[0], rest[-1] if rest[-1] is not None else rest[0]), "matrix.eye")
-    wanted = as_dtype(dtype)
-    one, zero = (_scalar(engine, wanted, _fit(v, wanted, "matrix.eye")) for v in (1, 0))
+@leading_engine
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> Matrix:
+    """`eye([engine,] n_rows, n_cols=n_rows)`: 1 on the k-th diagonal, 0 elsewhere."""
+    rows, columns = as_shape((n_rows, n_rows if n_cols is None else n_cols), "matrix.eye")
+    wanted = as_dtype(dtype or float32)
+    one, zero = (_scalar(device, wanted, _fit(v, wanted, "matrix.eye")) for v in (1, 0))
     return _eye(one, zero, rows, columns, int(k))
 
 
-def linspace(*args: Any, dtype: Any = float32, device: Any = None) -> Matrix:
-    """`linspace([engine,] start, stop, num)`: `num` evenly spaced values, both ends included."""
-    engine, rest = _split(args, 3, "linspace", device)
-    if len(rest) != 3:
-        raise at_user_line(ArgumentError("matrix.linspace: wanted start, stop and num"))
-    return from_numpy(
-        engine, np.linspace(float(rest[0]), float(rest[1]), int(rest[2]), dtype=np.float64), dtype=dtype
-    )
+@leading_engine
+def linspace(
+    start: float, stop: float, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+) -> Matrix:
+    """`linspace([engine,] start, stop, num)`: `num` evenly spaced values, by default with both ends.
+
+    >>> oa.matrix.linspace(engine, 0.0, 1.0, 3).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    wanted = as_dtype(dtype or float32)
+    made = np.linspace(float(start), float(stop), int(num), endpoint=endpoint, dtype=np.float64)
+    return from_numpy(device, made, dtype=wanted)
 
 
 def from_numpy(engine: Any, array: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:

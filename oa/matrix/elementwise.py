@@ -72,10 +72,16 @@ def pow(a: Operand, b: Operand) -> Matrix:
     return _call("pow", a, b)
 
 
-@pointwise(kinds="if")
+@pointwise(kinds=_NUMERIC)
 def negative(x: Matrix) -> Matrix:
-    """-x."""
+    """-x. Integers wrap, unsigned ones too."""
     return _call("neg", x)
+
+
+@pointwise(kinds=_NUMERIC)
+def positive(x: Matrix) -> Matrix:
+    """+x: the same elements."""
+    return x
 
 
 @pointwise(kinds=_NUMERIC)
@@ -109,9 +115,24 @@ def minimum(a: Operand, b: Operand) -> Matrix:
 
 
 @pointwise(kinds=_NUMERIC)
-def clip(x: Operand, low: Operand, high: Operand) -> Matrix:
+def _clip(x: Operand, low: Operand, high: Operand) -> Matrix:
     """min(max(x, low), high)."""
     return _call("min", _call("max", x, low), high)
+
+
+def clip(x: Matrix, min: Operand | None = None, max: Operand | None = None) -> Matrix:
+    """min(max(x, `min`), `max`); None leaves a side open. NaN stays NaN, and a bound that is NaN gives NaN.
+
+    The gradient passes inside the bounds; at a bound x and it share it evenly.
+
+    >>> oa.matrix.clip(oa.matrix.from_list(engine, [-2.0, 0.5, 2.0]), 0.0, max=1.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    if min is not None and max is not None:
+        return _clip(x, min, max)
+    if min is not None:
+        return maximum(x, min)
+    return positive(x) if max is None else minimum(x, max)
 
 
 # -- comparison and logic
@@ -202,6 +223,12 @@ def logical_or(a: Operand, b: Operand) -> Matrix:
 
 
 @pointwise(kinds="b")
+def logical_xor(a: Operand, b: Operand) -> Matrix:
+    """Either a or b but not both, for bool."""
+    return _call("bxor", a, b)
+
+
+@pointwise(kinds="b")
 def logical_not(x: Matrix) -> Matrix:
     """not x, for bool."""
     return _call("bnot", x)
@@ -218,48 +245,54 @@ def where(condition: Matrix, a: Operand, b: Operand) -> Matrix:
     return _call("where", _call("ne", condition, False), a, b)
 
 
-@pointwise(kinds="f")
+@pointwise(kinds=_NUMERIC)
 def isnan(x: Matrix) -> Matrix:
     """Whether x is NaN."""
     return _call("isnan", x)
 
 
-@pointwise(kinds="f")
+@pointwise(kinds=_NUMERIC)
 def isinf(x: Matrix) -> Matrix:
     """Whether x is infinite."""
     return _call("isinf", x)
 
 
-@pointwise(kinds="f")
+@pointwise(kinds=_NUMERIC)
 def isfinite(x: Matrix) -> Matrix:
     """Whether x is neither infinite nor NaN."""
     return _call("isfinite", x)
 
 
+@pointwise(kinds=_NUMERIC)
+def signbit(x: Matrix) -> Matrix:
+    """Whether the sign bit is set: of -0.0 and negative NaN too."""
+    return _call("signbit", x)
+
+
 # -- rounding
 
 
-@pointwise(kinds="f")
+@pointwise(kinds=_NUMERIC)
 def floor(x: Matrix) -> Matrix:
-    """The largest integer not above x. Gradient 0."""
+    """The largest integer not above x; an integer is its own. Gradient 0."""
     return _call("floor", x)
 
 
-@pointwise(kinds="f")
+@pointwise(kinds=_NUMERIC)
 def ceil(x: Matrix) -> Matrix:
-    """The smallest integer not below x. Gradient 0."""
+    """The smallest integer not below x; an integer is its own. Gradient 0."""
     return _call("ceil", x)
 
 
-@pointwise(kinds="f")
+@pointwise(kinds=_NUMERIC)
 def trunc(x: Matrix) -> Matrix:
-    """x without its fraction. Gradient 0."""
+    """x without its fraction; an integer is its own. Gradient 0."""
     return _call("trunc", x)
 
 
-@pointwise(kinds="f")
+@pointwise(kinds=_NUMERIC)
 def round(x: Matrix) -> Matrix:
-    """The nearest integer, ties to even. Gradient 0."""
+    """The nearest integer, ties to even; an integer is its own. Gradient 0."""
     return _call("round", x)
 
 
@@ -367,11 +400,14 @@ def copy(x: Matrix) -> Matrix:
     return Inference((found,), (), arg(0, found.dtype))  # type: ignore[return-value]
 
 
-def astype(x: Matrix, dtype: Any) -> Matrix:
+def astype(x: Matrix, dtype: Any, *, copy: bool = True, device: Any = None) -> Matrix:
     """The elements converted to `dtype`: floats to integers truncate and saturate (NaN gives 0), integers wrap, to bool: != 0.
+
+    Values are immutable, so `copy` changes nothing that can be seen; `device` moves the result to another Engine.
 
     >>> oa.matrix.astype(oa.matrix.from_list(engine, [1.9, -1.9]), oa.int32).tolist()
     [1, -1]
     """
     wanted = as_dtype(dtype)
-    return x if x.dtype is wanted else _astype(x, wanted)
+    found = x if x.dtype is wanted else _astype(x, wanted)
+    return found if device is None else found.to_device(device)

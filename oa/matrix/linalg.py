@@ -64,7 +64,8 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
     """
     a, b = _operands(a, b, "matmul")
     if a.ndim == 1:
-        return reshape(out := matmul(reshape(a, (1, a.shape[0])), b), (*out.shape[:-2], out.shape[-1]))
+        out = matmul(reshape(a, (1, a.shape[0])), b)
+        return reshape(out, (*out.shape[:-2], out.shape[-1]) if b.ndim > 1 else ())
     if b.ndim == 1:
         return reshape(out := matmul(a, reshape(b, (b.shape[0], 1))), out.shape[:-1])
     if a.shape[-1] != b.shape[-2]:
@@ -135,7 +136,7 @@ def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
                 f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents"
             )
         )
-    if b.ndim > 2:
+    if b.ndim > 2 or a.dtype is not float32:
         return matmul(a, _swapped(b))
     rows = reshape(a, (_rows(a), a.shape[-1]))
     return reshape(_matmul_nt(rows, b), (*a.shape[:-1], b.shape[0]))

@@ -11,6 +11,7 @@ from oa._graph.views import Broadcast, Permute, Reshape, Slice
 from oa._schema import spec as sp
 from oa._schema.call import at_user_line
 from oa._schema.declare import gradient, primitive
+from oa._schema.dtype import promote
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, AxisError, DTypeError, ShapeError
@@ -32,8 +33,10 @@ def _reshape_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
     return (_reshape(ct, instance.ins[0].shape),)
 
 
-def reshape(x: Matrix, shape: Any) -> Matrix:
+def reshape(x: Matrix, shape: Any, *, copy: bool | None = None) -> Matrix:
     """The elements in row-major order under another shape; one extent may be -1 and is then inferred.
+
+    Values are immutable, so `copy` changes nothing that can be seen.
 
     Raises ShapeError when the sizes differ.
 
@@ -177,10 +180,12 @@ def flip(x: Matrix, axis: int | Sequence[int] | None = None) -> Matrix:
     return slice_all(x, bounds)
 
 
-def expand_dims(x: Matrix, axis: int) -> Matrix:
-    """x with a new axis of extent 1 at `axis` of the result."""
-    at = sp.normalize_axis(axis, x.ndim + 1, "matrix.expand_dims")
-    return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+def expand_dims(x: Matrix, axis: int | Sequence[int] = 0) -> Matrix:
+    """x with a new axis of extent 1 at `axis` of the result, or at each of several."""
+    count = 1 if hasattr(axis, "__index__") else len(axis)
+    axes = sp.normalize_axes(axis, x.ndim + count, "matrix.expand_dims")
+    extents = iter(x.shape)
+    return reshape(x, tuple(1 if k in axes else next(extents) for k in range(x.ndim + count)))
 
 
 def squeeze(x: Matrix, axis: int | Sequence[int] | None = None) -> Matrix:
@@ -217,7 +222,7 @@ def _concat_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix, ...]:
 def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
     """The parts one after the other along `axis`; None flattens them first.
 
-    Raises ShapeError when other extents differ, DTypeError when dtypes do.
+    Raises ShapeError when other extents differ, DTypeError when the dtypes have no common one.
 
     >>> a = oa.matrix.ones(engine, (1, 2))
     >>> oa.matrix.concat([a, a], axis=0).shape
@@ -231,12 +236,6 @@ def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
     at = sp.normalize_axis(axis, parts[0].ndim, "matrix.concat")
     first = parts[0]
     for k, p in enumerate(parts[1:], 1):
-        if p.dtype is not first.dtype:
-            raise at_user_line(
-                DTypeError(
-                    f"matrix.concat: part {k} is {p.dtype.name}, part 0 {first.dtype.name}; cast with .astype"
-                )
-            )
         if p.ndim != first.ndim or any(
             a != b for i, (a, b) in enumerate(zip(p.shape, first.shape)) if i != at
         ):
@@ -246,9 +245,24 @@ def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
                     f" all axes but {at} must agree"
                 )
             )
+    parts = _promoted(parts)
     return parts[0] if len(parts) == 1 else _concat(*parts, axis=at)
 
 
+def _promoted(parts: list[Matrix]) -> list[Matrix]:
+    dtype = parts[0].dtype
+    try:
+        for p in parts[1:]:
+            dtype = promote(dtype, p.dtype, "matrix.concat")
+    except DTypeError as error:
+        raise at_user_line(error) from None
+    return [p if p.dtype is dtype else p.astype(dtype) for p in parts]
+
+
 def stack(parts: Sequence[Matrix], axis: int = 0) -> Matrix:
-    """The parts side by side along a new axis."""
+    """The parts side by side along a new axis.
+
+    >>> oa.matrix.stack([oa.matrix.ones(engine, 2), oa.matrix.zeros(engine, 2)], axis=1).tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
     return concat([expand_dims(p, axis) for p in parts], axis=axis)

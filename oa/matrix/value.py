@@ -10,7 +10,7 @@ import numpy as np
 from oa._schema.dtype import DType, as_dtype
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
-from oa.errors import ArgumentError, OaError, ShapeError
+from oa.errors import ArgumentError, OaError, ShapeError, UfuncError
 
 if TYPE_CHECKING:
     from oa.engine import Engine
@@ -28,7 +28,6 @@ class Matrix(Typed):
     """
 
     __slots__ = ()
-    __array_ufunc__ = None
     __array_priority__ = 1000
 
     # -- description
@@ -127,6 +126,9 @@ class Matrix(Typed):
             )
         return bool(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if not self.dtype.is_integer or self.ndim != 0:
             raise TypeError(f"only a rank-0 integer value can be an index, not {self._value.spec!r}")
@@ -138,9 +140,18 @@ class Matrix(Typed):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
+        """The slices along the first axis. The value is downloaded once; reading a slice then costs no transfer."""
         if not self.shape:
             raise TypeError("iteration over a rank-0 value")
-        return (self[k] for k in range(self.shape[0]))
+        return self._rows()
+
+    def _rows(self) -> Iterator[Matrix]:
+        held = None if self._engine.is_recording else self.to_numpy()
+        for k in range(self.shape[0]):
+            row = self[k]
+            if held is not None:
+                row._value.host = held[k]
+            yield row
 
     def __repr__(self) -> str:
         head = f"shape={self.shape}, dtype={self.dtype.name}"
@@ -197,6 +208,36 @@ class Matrix(Typed):
         """See `oa.matrix.min`."""
         return _operations.min(self, axis=axis, keepdims=keepdims)
 
+    @property
+    def mT(self) -> Matrix:
+        """The last two axes swapped."""
+        return _operations.matrix_transpose(self)
+
+    def to_device(self, device: Any, *, stream: Any = None) -> Matrix:
+        """The same elements on another Engine, copied through the host; `stream` must be None."""
+        if stream is not None:
+            raise ArgumentError("to_device: an Engine orders its own work; stream must be None")
+        return self if device is self._engine else _operations.from_numpy(device, self.to_numpy())
+
+    # -- protocols
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """`oa.matrix`, the array API namespace of this value. Raises ArgumentError for an unknown version."""
+        _operations.namespace.check_version(api_version)
+        return _operations
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """NumPy's functions refuse, naming the operation here; its scalars take part in operators as Python numbers do."""
+        name = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
+        operation = getattr(_operations, name, None)
+        plain = all(isinstance(x, (Matrix, np.generic)) for x in inputs)
+        if method == "__call__" and not named and operation is not None and plain and len(inputs) == 2:
+            return operation(*inputs)
+        there = f"oa.matrix.{name}" if operation is not None else "an operation of oa.matrix"
+        raise UfuncError(
+            f"numpy.{ufunc.__name__} takes no oa values: use {there}, or np.asarray(x) for a NumPy copy"
+        )
+
     # -- indexing
 
     def __getitem__(self, key: Any) -> Matrix:
@@ -249,6 +290,9 @@ class Matrix(Typed):
     def __matmul__(self, other: Any) -> Matrix:
         return _operations.matmul(self, other)
 
+    def __rmatmul__(self, other: Any) -> Matrix:
+        return _operations.matmul(other, self)
+
     def __and__(self, other: Any) -> Matrix:
         return _operations.bitwise_and(self, other)
 
@@ -270,8 +314,14 @@ class Matrix(Typed):
     def __lshift__(self, other: Any) -> Matrix:
         return _operations.bitwise_left_shift(self, other)
 
+    def __rlshift__(self, other: Any) -> Matrix:
+        return _operations.bitwise_left_shift(other, self)
+
     def __rshift__(self, other: Any) -> Matrix:
         return _operations.bitwise_right_shift(self, other)
+
+    def __rrshift__(self, other: Any) -> Matrix:
+        return _operations.bitwise_right_shift(other, self)
 
     def __eq__(self, other: Any) -> Matrix:  # type: ignore[override]
         return _operations.equal(self, other)
@@ -297,7 +347,7 @@ class Matrix(Typed):
         return _operations.negative(self)
 
     def __pos__(self) -> Matrix:
-        return self
+        return _operations.positive(self)
 
     def __abs__(self) -> Matrix:
         return _operations.abs(self)
@@ -305,6 +355,16 @@ class Matrix(Typed):
     def __invert__(self) -> Matrix:
         return _operations.bitwise_invert(self)
 
+
+#: NumPy functions whose name here is another.
+_UFUNC_NAMES = {
+    "true_divide": "divide",
+    "power": "pow",
+    "absolute": "abs",
+    "left_shift": "bitwise_left_shift",
+    "right_shift": "bitwise_right_shift",
+    "invert": "bitwise_invert",
+}
 
 #: The module `oa.matrix`, whose functions the methods call; set by that module, which imports this one.
 _operations: Any = None

@@ -1,0 +1,79 @@
+"""Values from other libraries: anything that NumPy can see, nested sequences, DLPack capsules on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oa._schema.call import at_user_line
+from oa._schema.dtype import as_dtype
+from oa.errors import ArgumentError
+from oa.matrix.create import engine_of, from_list, from_numpy, full
+from oa.matrix.elementwise import astype, positive
+from oa.matrix.shape import stack
+from oa.matrix.value import Matrix
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Matrix:
+    """A Matrix of a Matrix, a Python number, nested sequences of numbers, a NumPy array or anything with a buffer.
+
+    Python numbers give bool, int32 or float32; arrays keep their dtype. `asarray(engine, obj)` puts the engine first.
+    `copy=False` is possible for a Matrix of the same engine and dtype alone and raises ArgumentError otherwise.
+
+    >>> oa.matrix.asarray([[1, 2], [3, 4]], device=engine).tolist()
+    [[1, 2], [3, 4]]
+    """
+    if isinstance(obj, Matrix):
+        return _again(obj, dtype, device, copy)
+    if copy is False:
+        raise at_user_line(
+            ArgumentError(f"matrix.asarray: copy=False, but a {type(obj).__name__} is on the host")
+        )
+    engine = engine_of(None, device)
+    if isinstance(obj, (bool, int, float)):
+        return full(engine, (), obj, dtype=dtype)
+    if isinstance(obj, (list, tuple)):
+        if any(isinstance(v, Matrix) for v in obj):
+            made = stack([asarray(v, device=device or _engine_in(obj)) for v in obj])
+            return made if dtype is None else astype(made, dtype)
+        return from_list(engine, obj, dtype=dtype)
+    if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
+        return from_numpy(engine, np.from_dlpack(obj), dtype=dtype)
+    return from_numpy(engine, np.asarray(obj), dtype=dtype)
+
+
+def _engine_in(values: Any) -> Any:
+    return next(v.engine for v in values if isinstance(v, Matrix))
+
+
+def _again(x: Matrix, dtype: Any, device: Any, copy: bool | None) -> Matrix:
+    wanted = x.dtype if dtype is None else as_dtype(dtype)
+    elsewhere = device is not None and device is not x.engine
+    if copy is False and (wanted is not x.dtype or elsewhere):
+        raise at_user_line(
+            ArgumentError("matrix.asarray: copy=False, but another dtype or engine needs a copy")
+        )
+    if copy and not elsewhere and wanted is x.dtype:
+        return positive(x) if x.dtype.kind != "b" else x.copy()
+    return astype(x, wanted, device=device)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Matrix:
+    """A Matrix from any object with `__dlpack__` whose elements the host can read. Its elements are always copied.
+
+    Raises ArgumentError for `copy=False`.
+
+    >>> oa.matrix.from_dlpack(np.arange(3, dtype=np.int32), device=engine).tolist()
+    [0, 1, 2]
+    """
+    if isinstance(x, Matrix):
+        return _again(x, None, device, copy)
+    if copy is False:
+        raise at_user_line(
+            ArgumentError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
+        )
+    return from_numpy(engine_of(None, device), np.from_dlpack(x))
+
+
+__all__ = ["asarray", "from_dlpack"]
