@@ -23,7 +23,9 @@ from oa._graph.node import Batch, Node, Value, caller, line_of
 from oa._graph.state import State
 from oa._graph.trace import trace
 from oa._graph.views import Layout, contiguous
+from oa._kernel.pack import Kernel
 from oa._lower.passes import Program
+from oa._lower.plan import Access, Dispatch, Operand, Plan, Slot, Space
 from oa._run.clock import Clock, Event
 from oa._run.executor import Executor
 from oa._run.pool import MemoryStats, Pool, Storage
@@ -180,6 +182,27 @@ class Engine:
         )
         kind = ", software" if self.device.profile.software else ""
         return f"<oa.Engine {self.device.snapshot.name!r} ({state}{kind})>"
+
+    def run_kernel(
+        self, kernel: Kernel, groups: tuple[int, int, int], data: bytes, size: int
+    ) -> np.ndarray[Any, Any]:
+        """Run one kernel that reads buffer 0 and writes buffer 1, and return the `size` bytes written: for probes."""
+        self._check()
+        source, target = self._pool.allocate(len(data), host=True), self._pool.allocate(size)
+        self._transfer.upload(source, data)
+        reads = Operand(Space.INPUT, 0, 0, len(data), Access.READ)
+        writes = Operand(Space.OUTPUT, 0, 0, size, Access.WRITE)
+        plan = Plan(
+            (Dispatch(kernel, groups, (reads, writes), (), (), kernel.name),),
+            (Slot("uint8", (len(data),), len(data)),),
+            (Slot("uint8", (size,), size),),
+        )
+        self._executor.run(plan, [source], [target])
+        return self._transfer.download(target, 0, size)
+
+    def trust(self, operations: frozenset[str]) -> None:
+        """Let kernels use these native operations, which a probe saw round correctly."""
+        self._programs.trust(operations)
 
     # -- recording
 
@@ -478,6 +501,13 @@ class Engine:
         """Run what is pending and wait until everything submitted has finished."""
         self.flush()
         self._clock.wait(self._clock.submitted)
+
+    def trim(self) -> None:
+        """Wait for what is running, then give memory that is kept for reuse back to the device. Happens by itself when memory runs out."""
+        self.wait()
+        for drop in self._pool.relief:
+            drop()
+        self._pool.trim()
 
     @property
     def memory(self) -> MemoryStats:

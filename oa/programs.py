@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oa._graph.graph import Graph
@@ -26,6 +27,12 @@ class Programs:
         self._known: OrderedDict[Any, Program] = OrderedDict()
         self._hits = 0
         self._lowerings = 0
+
+    def trust(self, operations: frozenset[str]) -> None:
+        """Use these native operations from now on; results keep their bits, since they round as their replacements do."""
+        if operations != self._profile.trusted:
+            self._profile = replace(self._profile, trusted=operations)
+            self._known.clear()
 
     def get(self, key: Any, graph: Callable[[], Graph]) -> Program:
         """The program under `key`, lowering the graph when it is new."""

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import oa.matrix as m
+from oa._kernel.emit import trust
+from oa._kernel.pack import Kernel
 from oa._version import __version__
 from oa.config import CONFIG
 from oa.errors import SelfTestFailed
@@ -171,32 +173,46 @@ def _special(engine: Engine) -> Check:
     return _mismatch("special values", got, want)
 
 
-def _record(engine: Engine) -> Path:
-    return CONFIG.cache_dir / f"selftest-{engine.device.profile.fingerprint}.json"
+def trusted(engine: Engine) -> frozenset[str]:
+    """The native operations that the device rounds correctly."""
+    addressing = engine.device.profile.addressing
+    probe = trust.probe(addressing)
+    kernel = Kernel("trust", probe.words, 2, 0, addressing, (trust.LOCAL, 1, 1))
+    return trust.judge(engine.run_kernel(kernel, probe.groups, probe.inputs, probe.output_bytes).tobytes())
 
 
 def require(engine: Engine) -> None:
     """Run the self-test unless this driver passed this version's before. Raises SelfTestFailed with the report."""
     profile = engine.device.profile
     mark = f"{__version__} {profile.name} {profile.addressing}"
-    path = _record(engine)
+    path = CONFIG.cache_dir / f"selftest-{profile.fingerprint}.json"
+    passed = _read(path)
+    if mark not in passed:
+        passed[mark] = sorted(trusted(engine))
+        engine.trust(frozenset(passed[mark]))
+        report = selftest(engine)
+        if not report.passed:
+            raise SelfTestFailed(
+                f"{report}\nThe driver computes wrong results; update it, or choose another device."
+            )
+        _write(path, passed)
+    engine.trust(frozenset(passed[mark]))
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    """What passed before, with the operations trusted; nothing when the file is missing or not ours."""
     try:
-        passed = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        passed = []
-    if isinstance(passed, list) and mark in passed:
-        return
-    report = selftest(engine)
-    if not report.passed:
-        raise SelfTestFailed(
-            f"{report}\nThe driver computes wrong results; update it, or choose another device."
-        )
+        return {}
+    return found if isinstance(found, dict) and all(isinstance(v, list) for v in found.values()) else {}
+
+
+def _write(path: Path, passed: dict[str, list[str]]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(
-            json.dumps([*passed, mark] if isinstance(passed, list) else [mark]), encoding="utf-8"
-        )
+        temporary.write_text(json.dumps(passed), encoding="utf-8")
         temporary.replace(path)
     except OSError:
         return  # a cache that cannot be written costs the test again, nothing else

@@ -60,6 +60,9 @@ class Profile:
     fingerprint: str  #: 16 hexadecimal digits: vendor, device, driver version, UUIDs
     tuning: str  #: "cpu" or "gpu"
     api: tuple[int, int]  #: the Vulkan version that the device is used as
+    trusted: frozenset[str] = (
+        frozenset()
+    )  #: native operations seen to round correctly: "fdiv", "fsqrt", "ffma"
 
 
 @cache

@@ -130,7 +130,7 @@ class Fusion:
                 continue
             shape = iteration_shape(self.base, node)
             for operand, coords in zip(node.inputs, operand_coords(self.base, node, dims(shape))):
-                source, at = view_source(self.base, operand, coords)
+                source, at = view_source(self.base, operand, coords, None if coords is None else shape)
                 if source < 0:
                     continue
                 made = self.base.nodes[source].spec

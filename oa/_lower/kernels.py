@@ -77,7 +77,7 @@ def _label(base: BaseGraph, members: list[Ref]) -> str:
 def _draft(
     base: BaseGraph, lowered: Lowered, cluster: Cluster, profile: Profile, part: bool = False
 ) -> Draft:
-    kernel = compile_nest(lowered.nest, profile.addressing)
+    kernel = compile_nest(lowered.nest, profile.addressing, profile.trusted)
     groups = grid(-(-lowered.items // lowered.rows_per_group), profile)
     operands = tuple((ref, Access.WRITE if write else Access.READ) for ref, write in lowered.bindings)
     sources = tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources}))

@@ -99,8 +99,6 @@ def _is_stored(fusion: Fusion, ref: Ref) -> bool:
 
 def _through(fusion: Fusion, reader: Ref, ref: Ref, leaves: list[tuple[Ref, Coords]]) -> list[Edge] | None:
     """The reader's edges with those to `ref` replaced by edges to what it follows from."""
-    from oa._lower.fuse import Edge
-
     edges: dict[Edge, None] = {}
     for edge in fusion.edges[reader]:
         if edge.source != ref:
@@ -109,7 +107,7 @@ def _through(fusion: Fusion, reader: Ref, ref: Ref, leaves: list[tuple[Ref, Coor
             return None
         else:
             for leaf, coords in leaves:
-                edges[Edge(leaf, tuple(substitute(c, edge.coords) for c in coords))] = None
+                edges[type(edge)(leaf, tuple(substitute(c, edge.coords) for c in coords))] = None
     return list(edges)
 
 

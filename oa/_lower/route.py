@@ -15,7 +15,7 @@ from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Ix, dims, linear, through
 from oa._schema import scalar as sc
 from oa._schema.dtype import uint32
-from oa._schema.spec import contiguous_strides, spec
+from oa._schema.spec import Shape, contiguous_strides, spec
 
 if TYPE_CHECKING:
     from oa._device import Profile
@@ -31,9 +31,11 @@ _CHUNK_MULTIPLE = 4
 _TWO_STAGE = frozenset({"sum", "max", "min", "prod"})
 
 
-def view_source(base: BaseGraph, ref: Ref, coords: Coords | None = None) -> tuple[Ref, Coords]:
-    """The value behind a chain of views, and coordinates in it for the view's own (or the given) coordinates."""
-    shape = base.spec(ref).shape
+def view_source(
+    base: BaseGraph, ref: Ref, coords: Coords | None = None, space: Shape | None = None
+) -> tuple[Ref, Coords]:
+    """The value behind a chain of views, and coordinates in it for the view's own coordinates or for those given in `space`."""
+    shape = base.spec(ref).shape if space is None else space
     at = dims(shape) if coords is None else coords
     while ref >= 0 and base.nodes[ref].kind == "view":
         node = base.nodes[ref]

@@ -13,10 +13,10 @@ REGISTER = {"float32": Ty.F32, "int32": Ty.I32, "uint32": Ty.U32, "uint8": Ty.U3
 _LEAVES = frozenset({"load", "index", "const", "param", "reduce"})
 
 
-def builder(nest: Nest, addressing: str, name: str) -> Builder:
+def builder(nest: Nest, addressing: str, name: str, trusted: frozenset[str]) -> Builder:
     """A builder with the nest's buffers and workgroup size."""
     buffers = [Buffer(b.access, b.width) for b in nest.buffers]
-    return Builder(name, (nest.schedule.local, 1, 1), addressing, buffers)
+    return Builder(name, (nest.schedule.local, 1, 1), addressing, buffers, trusted=trusted)
 
 
 def linear_group(b: Builder) -> Value:

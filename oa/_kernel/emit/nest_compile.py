@@ -6,13 +6,17 @@ from oa._kernel.emit import nest_map, nest_row
 from oa._kernel.emit.nest import Nest
 from oa._kernel.pack import Kernel
 
-_KERNELS: dict[tuple[Nest, str], Kernel] = {}
+#: Kernels of plans that are gone are kept for the next one that needs them, up to this many.
+CAPACITY = 1024
+
+_KERNELS: dict[tuple[Nest, str, frozenset[str]], Kernel] = {}
 
 
-def compile_nest(nest: Nest, addressing: str) -> Kernel:
-    """The kernel of a nest, built on first use."""
-    found = _KERNELS.get((nest, addressing))
+def compile_nest(nest: Nest, addressing: str, trusted: frozenset[str] = frozenset()) -> Kernel:
+    """The kernel of a nest, built on first use; `trusted` as in `Builder`."""
+    key = (nest, addressing, trusted)
+    found = _KERNELS.get(key)
     if found is None:
         emit = nest_map.emit if nest.schedule.kind == "flat" else nest_row.emit
-        found = _KERNELS[nest, addressing] = emit(nest, addressing)
+        found = _KERNELS[key] = emit(nest, addressing, trusted)
     return found

@@ -25,9 +25,9 @@ from oa._schema.dtype import as_dtype
 _LANES = 4
 
 
-def emit(nest: Nest, addressing: str) -> Kernel:
+def emit(nest: Nest, addressing: str, trusted: frozenset[str]) -> Kernel:
     """The kernel of a map nest."""
-    b = builder(nest, addressing, "map")
+    b = builder(nest, addressing, "map", trusted)
     local = b.const(Ty.U32, nest.schedule.local)
     quad = b.op("iadd", b.op("imul", linear_group(b), local), b.builtin("local_id", 0))
     with b.if_(b.op("ult", quad, b.word(0))):

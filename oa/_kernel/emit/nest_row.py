@@ -25,9 +25,9 @@ from oa._kernel.emit.nest_reduce import Reduction
 from oa._kernel.pack import Kernel
 
 
-def emit(nest: Nest, addressing: str) -> Kernel:
+def emit(nest: Nest, addressing: str, trusted: frozenset[str]) -> Kernel:
     """The kernel of a row nest."""
-    b = builder(nest, addressing, "row")
+    b = builder(nest, addressing, "row", trusted)
     Row(b, nest).build()
     words = b.finish()
     return Kernel(
