@@ -11,7 +11,8 @@ from oa._graph.node import Batch, Value
 from oa._graph.views import contiguous
 from oa._schema import call
 from oa._schema import scalar as sc
-from oa._schema.op import Inference, Instance, Operation
+from oa._schema.interning import Recent
+from oa._schema.op import INSTANCES, Inference, Instance, Operation
 from oa._schema.spec import Spec
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, InternalError
@@ -72,7 +73,7 @@ def _constant() -> None:
     raise InternalError("a constant has no function")
 
 
-_CONSTANTS: dict[tuple[int, int], Instance] = {}
+_CONSTANTS: Recent[tuple[int, int], Instance] = Recent(INSTANCES)
 
 
 def trace(

@@ -159,16 +159,19 @@ class Executor:
             if gone is not None:
                 dead.append(gone)
 
-        before = len(self._pipelines)
         try:
             prepared = Prepared(plan, self._device, self._pipelines, forget)
         finally:
-            self.counters.pipelines += len(self._pipelines) - before
+            self.counters.pipelines = self._pipelines.made
         if prepared.layout.constant_bytes:
             packed = bytearray(prepared.layout.constant_bytes)
             for offset, data in zip(prepared.layout.constant_offsets, plan.constants, strict=True):
                 packed[offset : offset + len(data)] = data
-            prepared.constants = self._transfer.create(packed)
+            try:
+                prepared.constants = self._transfer.create(packed)
+            except BaseException:
+                prepared.close()
+                raise
         self._prepared[number] = prepared
         return prepared
 
@@ -262,9 +265,12 @@ class Executor:
             self._bury()
 
     def trim(self) -> None:
-        """Give up what can be made again: the scratch arena and the remains of dead plans."""
+        """Give up what can be made again: the scratch arena, recordings that have finished, the remains of dead plans."""
         self._arena = None
         self._bury()
+        done = self._clock.retire()
+        for prepared in self._prepared.values():
+            prepared.trim(done)
         self._arguments.trim()
 
     def close(self) -> None:

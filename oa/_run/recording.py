@@ -30,8 +30,8 @@ class Prepared:
     """What is known of a plan on this device before its buffers are: pipelines, word layout, its recordings so far."""
 
     __slots__ = (
-        "constants", "hits", "inputs", "layout", "name", "outputs", "plan", "rebinds", "recordings", "ring", "scalars",
-        "scratch", "sizes", "steps", "submissions", "timed",
+        "_made", "_pipelines", "constants", "hits", "inputs", "layout", "name", "outputs", "plan", "rebinds",
+        "recordings", "ring", "scalars", "scratch", "sizes", "steps", "submissions", "timed",
     )  # fmt: skip
 
     def __init__(
@@ -42,8 +42,10 @@ class Prepared:
         forget: Callable[[weakref.ref[Plan]], None] | None = None,
     ) -> None:
         self.layout: Layout = layout(plan, device.profile)
+        self._pipelines = pipelines
+        self._made = pipelines.take([step.kernel for step in plan.dispatches()])
         self.steps: tuple[Step, ...] = tuple(
-            (pipelines.get(step.kernel), step.groups) if isinstance(step, Dispatch) else None
+            (self._made[step.kernel.digest], step.groups) if isinstance(step, Dispatch) else None
             for step in plan.steps
         )
         self.plan = weakref.ref(plan, forget)
@@ -66,12 +68,22 @@ class Prepared:
         return max((r.value for r in (*self.ring, *self.timed)), default=0)
 
     def close(self) -> None:
-        """Free the recordings, which must have finished, and let the constants go."""
+        """Free the recordings, which must have finished, and let constants and pipelines go."""
         self.constants = None
         for recording in (*self.ring, *self.timed):
             recording.close()
         self.ring.clear()
         self.timed.clear()
+        self.steps = ()
+        self._pipelines.give(self._made)
+        self._made = {}
+
+    def trim(self, done: int) -> None:
+        """Free the recordings whose last submission is at or before timeline value `done`, time stamps not read yet aside."""
+        for ring in (self.ring, self.timed):
+            for recording in [r for r in ring if r.value <= done and r.unread is None]:
+                ring.remove(recording)
+                recording.close()
 
 
 class Recording:

@@ -62,6 +62,10 @@ class _Ring:
         self._next = start + -(-size // _ALIGN) * _ALIGN
         self._used.append((start, start + size, value))
 
+    def idle(self, done: int) -> bool:
+        """Whether nothing uses it once `done` has passed."""
+        return all(value <= done for _, _, value in self._used)
+
     def close(self) -> None:
         self.map = None
         self._buffer.close()
@@ -79,6 +83,7 @@ class Transfer:
         self._commands: deque[tuple[int, Commands]] = (
             deque()
         )  # (timeline value of the last use, commands), oldest first
+        pool.relief.append(self.trim)
 
     def create(self, data: Bytes) -> Storage:
         """A new storage that holds `data` (C-contiguous)."""
@@ -221,11 +226,23 @@ class Transfer:
             ring = self._rings[memory] = _Ring(self._device, self._clock, memory)
         return ring
 
+    def trim(self) -> None:
+        """Give up what can be made again and is not in use: staging memory and command buffers."""
+        done = self._clock.retire()
+        while self._commands and self._commands[0][0] <= done:
+            self._commands.popleft()[1].close()
+        for memory, ring in list(self._rings.items()):
+            if ring.idle(done):
+                del self._rings[memory]
+                ring.close()
+
     def close(self) -> None:
         """Wait for what is in flight and free everything. Nothing in a forked child."""
         if self._clock.forked:
             return
         self._clock.settle()
+        if self.trim in self._pool.relief:
+            self._pool.relief.remove(self.trim)
         for _, commands in self._commands:
             commands.close()
         self._commands.clear()

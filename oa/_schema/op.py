@@ -21,6 +21,7 @@ from oa._schema import derivative
 from oa._schema import scalar as sc
 from oa._schema.dtype import DEFAULT_OF_KIND, DType, join_weak, promote, weak_kind
 from oa._schema.expr import Expr, resolve
+from oa._schema.interning import Recent
 from oa._schema.scalar import Scalar
 from oa._schema.spec import Spec, broadcast, spec
 from oa.errors import ArgumentError, DTypeError
@@ -30,6 +31,8 @@ R = TypeVar("R")
 
 #: Annotations that mark an operand.
 OPERAND_ANNOTATIONS = frozenset({"Matrix", "Operand"})
+#: Instances that an operation remembers: one for each mix of operand specs and attributes.
+INSTANCES = 1024
 _KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "floating-point"}
 Number = (bool, int, float)
 
@@ -46,13 +49,15 @@ class Inference:
 class Instance:
     """One operation on operands of given specs with given attributes: everything about a node that is not its inputs."""
 
-    __slots__ = ("attrs", "body", "id", "ins", "op", "outs", "params", "template")
+    __slots__ = ("attrs", "body", "id", "ins", "op", "outs", "params", "template", "vjps")
     _count = 0
 
     def __init__(self, op: Operation, ins: tuple[Spec, ...], attrs: dict[str, Any], found: Inference) -> None:
         self.op, self.ins, self.attrs = op, ins, attrs
         self.outs, self.params, self.body = found.outs, found.params, found.body
         self.template: Any = None
+        #: By operand: the instance of its cotangent and the operands that this reads, None where nothing flows back.
+        self.vjps: dict[int, tuple[Instance, tuple[int, ...]] | None] = {}
         self.id = Instance._count
         Instance._count += 1
 
@@ -87,7 +92,7 @@ class Operation:
     exclude: tuple[str, ...] = ()
     gradient: Callable[..., Any] | None = None
     saves: tuple[str, ...] = ()
-    cache: dict[Any, Instance] = field(default_factory=dict)
+    cache: Recent[Any, Instance] = field(default_factory=lambda: Recent(INSTANCES))
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
@@ -175,9 +180,7 @@ class Operation:
 
 
 class Derived:
-    """Operations that no one declares: vector-Jacobian products of pointwise instances, made on demand and cached."""
-
-    _cache: dict[tuple[int, tuple[int, ...]], tuple[Instance, tuple[int, ...]] | None] = {}
+    """Operations that no one declares: vector-Jacobian products of pointwise instances, made on demand and kept by these."""
 
     @classmethod
     def pointwise_vjp(cls, primal: Instance, operand: int) -> tuple[Instance, tuple[int, ...]] | None:
@@ -185,10 +188,9 @@ class Derived:
 
         Its inputs are the operands read, in order, then the cotangent. None where nothing flows back.
         """
-        key = (primal.id, (operand,))
-        if key not in cls._cache:
-            cls._cache[key] = cls._make(primal, operand)
-        return cls._cache[key]
+        if operand not in primal.vjps:
+            primal.vjps[operand] = cls._make(primal, operand)
+        return primal.vjps[operand]
 
     @staticmethod
     def _make(primal: Instance, operand: int) -> tuple[Instance, tuple[int, ...]] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from oa._schema.dtype import DType
+from oa._schema.interning import Interned
 from oa.errors import ArgumentError, AxisError, ShapeError
 
 MAX_RANK = 8
@@ -16,7 +17,7 @@ Shape = tuple[int, ...]
 class Spec:
     """Dtype and shape of a value. Interned: equal specs are one object, so identity decides and hashing is free."""
 
-    __slots__ = ("dtype", "id", "nbytes", "shape", "size")
+    __slots__ = ("__weakref__", "dtype", "id", "nbytes", "shape", "size")
     dtype: DType
     shape: Shape
     size: int
@@ -27,19 +28,21 @@ class Spec:
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
 
 
-_SPECS: dict[tuple[DType, Shape], Spec] = {}
+_SPECS: Interned[Spec] = Interned()
+_lookup = _SPECS.lookup
 
 
 def spec(dtype: DType, shape: Shape) -> Spec:
     """The one `Spec` of this dtype and shape (a tuple of non-negative ints, rank at most 8)."""
-    found = _SPECS.get((dtype, shape))
+    entry = _lookup((dtype, shape))
+    found = None if entry is None else entry()
     if found is None:
         if len(shape) > MAX_RANK:
             raise ShapeError(f"a value of rank {len(shape)} is not supported; the highest rank is {MAX_RANK}")
         found = Spec()
         found.dtype, found.shape, found.size = dtype, shape, math.prod(shape)
-        found.nbytes, found.id = found.size * dtype.itemsize, len(_SPECS)
-        _SPECS[dtype, shape] = found
+        found.nbytes = found.size * dtype.itemsize
+        found.id = _SPECS.add((dtype, shape), found)
     return found
 
 

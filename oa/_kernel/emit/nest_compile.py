@@ -5,11 +5,12 @@ from __future__ import annotations
 from oa._kernel.emit import nest_map, nest_row
 from oa._kernel.emit.nest import Nest
 from oa._kernel.pack import Kernel
+from oa._schema.interning import Recent
 
 #: Kernels of plans that are gone are kept for the next one that needs them, up to this many.
 CAPACITY = 1024
 
-_KERNELS: dict[tuple[Nest, str, frozenset[str]], Kernel] = {}
+_KERNELS: Recent[tuple[Nest, str, frozenset[str]], Kernel] = Recent(CAPACITY)
 
 
 def compile_nest(nest: Nest, addressing: str, trusted: frozenset[str] = frozenset()) -> Kernel:
