@@ -106,6 +106,9 @@ from oa.matrix.namespace import API_VERSIONS, __array_namespace_info__, e, inf, 
 from oa.matrix.normalise import log_softmax, logsumexp, softmax
 from oa.matrix.random import normal, uniform
 from oa.matrix.reduce import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
+from oa.matrix.scan import cumulative_prod, cumulative_sum, diff
+from oa.matrix.search import argwhere, count_nonzero, nonzero, searchsorted
+from oa.matrix.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from oa.matrix.shape import (
     broadcast_to,
     concat,
@@ -118,6 +121,7 @@ from oa.matrix.shape import (
     stack,
     transpose,
 )
+from oa.matrix.sorting import argsort, sort, top_k_mask, topk
 from oa.matrix.special import conj, imag, logaddexp, nextafter, real
 from oa.matrix.value import Matrix
 
@@ -141,6 +145,8 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
+    "argwhere",
     "asarray",
     "asin",
     "asinh",
@@ -167,6 +173,10 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
+    "diff",
     "divide",
     "e",
     "einsum",
@@ -203,6 +213,7 @@ __all__ = [
     "int32",
     "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "less",
@@ -234,6 +245,7 @@ __all__ = [
     "negative",
     "newaxis",
     "nextafter",
+    "nonzero",
     "normal",
     "not_equal",
     "one_hot",
@@ -254,6 +266,7 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "searchsorted",
     "sigmoid",
     "sign",
     "signbit",
@@ -262,6 +275,7 @@ __all__ = [
     "sinh",
     "slice",
     "softmax",
+    "sort",
     "sqrt",
     "square",
     "squeeze",
@@ -274,6 +288,8 @@ __all__ = [
     "tanh",
     "tensordot",
     "tile",
+    "top_k_mask",
+    "topk",
     "transpose",
     "tril",
     "triu",
@@ -281,6 +297,10 @@ __all__ = [
     "uint8",
     "uint32",
     "uniform",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
     "var",
     "vecdot",

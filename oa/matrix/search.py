@@ -1,0 +1,191 @@
+"""Finding: places in sorted values, places that are not zero, membership. Nothing here has a gradient."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+from oa._schema import expr
+from oa._schema.call import at_user_line
+from oa._schema.declare import pointwise, primitive
+from oa._schema.dtype import bool_, float32, int32, promote, uint32
+from oa._schema.expr import Expr, resolve
+from oa._schema.op import Inference
+from oa._schema.scalar import Scalar
+from oa._schema.spec import Spec, spec
+from oa.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from oa.matrix.create import _scalar, full, zeros
+from oa.matrix.elementwise import astype, floor_divide, remainder, where
+from oa.matrix.indexing import take
+from oa.matrix.reduce import sum
+from oa.matrix.scan import cumulative_sum
+from oa.matrix.shape import reshape, slice, stack
+from oa.matrix.value import Matrix, Operand
+
+
+def _call(name: str, *args: Any) -> Any:
+    return expr.call(name, *args)
+
+
+@primitive("pointwise")
+def sort_key(x: Matrix) -> Matrix:
+    """uint32 numbers in the order of x: -0.0 and 0.0 equal, all NaN equal and last."""
+    found: Spec = x  # type: ignore[assignment]
+    return Inference((spec(uint32, found.shape),), (), _key(found))  # type: ignore[return-value]
+
+
+def _key(x: Spec) -> Scalar:
+    value = Expr("arg", (), 0)
+    if x.dtype is float32:
+        bits = expr.call("bitcast_u32", value)
+        placed = expr.where(bits < 0x80000000, expr.call("bor", bits, 0x80000000), expr.call("bnot", bits))
+        zero = expr.call("eq", expr.call("band", bits, 0x7FFFFFFF), 0)
+        body = expr.where(zero, 0x80000000, placed)
+        body = expr.where(expr.call("isnan", value), expr.cast(0xFFFFFFFF, uint32), body)
+    else:
+        body = expr.cast(value, uint32)
+        if x.dtype.kind == "i":
+            body = expr.call("bxor", body, 0x80000000)
+    return resolve(body, (x.dtype,), "matrix.sort")
+
+
+# -- places in sorted values
+
+
+@pointwise(exclude=("found", "query", "place", "step", "count"))
+def _advance(
+    found: Matrix, query: Matrix, place: Matrix, step: Operand, count: Operand, right: bool = False
+) -> Matrix:
+    """One step of a binary search: on by `step` where that many more elements lie before the query."""
+    inside = _call("le", _call("add", place, step), count)
+    before = _call("le" if right else "lt", found, query)
+    return _call("where", _call("band", inside, before), _call("add", place, step), place)
+
+
+def lower_bound(keys: Matrix, queries: Matrix, right: bool = False) -> Matrix:
+    """For each uint32 query how many of the sorted uint32 `keys` (rank 1) are below it, or not above it."""
+    count = keys.shape[0]
+    place = zeros(keys.engine, queries.shape, dtype=int32)
+    bound = _scalar(keys.engine, int32, count)
+    for bit in reversed(range(count.bit_length())):
+        step = _scalar(keys.engine, int32, 1 << bit)
+        found = take(keys, place + ((1 << bit) - 1))
+        place = _advance(found, queries, place, step, bound, right=right)
+    return place
+
+
+def searchsorted(
+    a: Matrix, v: Matrix | int | float, *, side: str = "left", sorter: Matrix | None = None
+) -> Matrix:
+    """Where elements of v would be put into the sorted rank-1 value a to keep it sorted: before ("left") or after equals.
+
+    int32, of v's shape. `sorter` gives the order that sorts a. NaN is sorted last.
+
+    >>> oa.matrix.searchsorted(oa.matrix.from_list(engine, [1.0, 2.0, 2.0]), 2.0, side="right").item()
+    3
+    """
+    if side not in ("left", "right"):
+        raise at_user_line(ArgumentError(f"matrix.searchsorted: side {side!r} is neither 'left' nor 'right'"))
+    if a.ndim != 1:
+        raise at_user_line(ShapeError(f"matrix.searchsorted: a has shape {a.shape}; wanted rank 1"))
+    if not isinstance(v, Matrix):
+        v = full(a.engine, (), v, dtype=a.dtype)
+    try:
+        common = promote(a.dtype, v.dtype, "matrix.searchsorted")
+    except DTypeError as error:
+        raise at_user_line(error) from None
+    ordered = take(a, sorter) if sorter is not None else a
+    return lower_bound(sort_key(astype(ordered, common)), sort_key(astype(v, common)), right=side == "right")
+
+
+# -- places that are not zero
+
+
+def counted(x: Matrix, operation: str, fixed: str) -> int:
+    """The element of a rank-0 integer value, which decides a shape. Inside a capture an error names the fixed-size form."""
+    if x.engine.is_recording:
+        raise at_user_line(
+            CaptureError(
+                f"{operation}: the result's shape depends on data, which a capture does not know; use {fixed}"
+            )
+        )
+    return int(x.item())
+
+
+def flat_nonzero(x: Matrix, size: int | None, fill_value: int, operation: str) -> Matrix:
+    """int32 positions, in row-major order, of elements that are not 0; `size` of them, padded with `fill_value`."""
+    flags = astype(reshape(x, (x.size,)), bool_)
+    if x.size == 0:
+        return full(x.engine, (size or 0,), fill_value, dtype=int32)
+    running = cumulative_sum(astype(flags, int32))
+    total = slice(running, 0, -1, None)
+    count = counted(reshape(total, ()), operation, "size= and fill_value=") if size is None else size
+    wanted = _ordinal(x.engine, count)
+    found = lower_bound(astype(running, uint32), wanted)
+    if size is None:
+        return found
+    return where(astype(wanted, int32) <= total, found, fill_value)
+
+
+def _ordinal(engine: Any, count: int) -> Matrix:
+    """1, 2, ... count as uint32."""
+    from_zero = zeros(engine, (count,), dtype=uint32)
+    return _counting(from_zero)
+
+
+@primitive("pointwise")
+def _counting(x: Matrix) -> Matrix:
+    found: Spec = x  # type: ignore[assignment]
+    return Inference((found,), (), resolve(expr.element() + 1, (uint32,), "matrix.nonzero"))  # type: ignore[return-value]
+
+
+def nonzero(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> tuple[Matrix, ...]:
+    """Where x is not 0: one int32 value of indices an axis, in row-major order.
+
+    How many there are is read from the device. Inside a capture give `size`: so many places, those missing `fill_value`.
+
+    Raises ShapeError for rank 0, CaptureError inside a capture without `size`.
+
+    >>> [i.tolist() for i in oa.matrix.nonzero(oa.matrix.from_list(engine, [[0, 1], [2, 3]]))]
+    [[0, 1, 1], [1, 0, 1]]
+    """
+    if not x.ndim:
+        raise at_user_line(ShapeError("matrix.nonzero: the value has rank 0; wanted rank 1 or more"))
+    flat = flat_nonzero(x, size, -1, "matrix.nonzero")
+    found = []
+    for axis, extent in enumerate(x.shape):
+        step = math.prod(x.shape[axis + 1 :])
+        place = remainder(floor_divide(flat, builtins.max(step, 1)), builtins.max(extent, 1))
+        found.append(place if size is None else where(flat < 0, fill_value, place))
+    return tuple(found)
+
+
+def argwhere(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> Matrix:
+    """`nonzero` as one value of shape (count, rank).
+
+    >>> oa.matrix.argwhere(oa.matrix.from_list(engine, [0, 5, 6])).tolist()
+    [[1], [2]]
+    """
+    return stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
+
+
+def count_nonzero(x: Matrix, *, axis: Any = None, keepdims: bool = False) -> Matrix:
+    """How many elements over `axis` are not 0, as int32.
+
+    >>> oa.matrix.count_nonzero(oa.matrix.from_list(engine, [0, 5, 6])).item()
+    2
+    """
+    return sum(astype(astype(x, bool_), int32), axis, keepdims=keepdims)
+
+
+__all__ = [
+    "argwhere",
+    "count_nonzero",
+    "counted",
+    "flat_nonzero",
+    "lower_bound",
+    "nonzero",
+    "searchsorted",
+    "sort_key",
+]

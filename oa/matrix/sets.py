@@ -1,0 +1,159 @@
+"""Sets: the distinct elements of a value, in ascending order, and membership. How many there are is read from the device."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from oa._schema.call import at_user_line
+from oa._schema.dtype import bool_, int32, promote
+from oa.errors import ArgumentError, DTypeError
+from oa.matrix.create import full, ones
+from oa.matrix.elementwise import astype, equal, logical_not, not_equal, subtract
+from oa.matrix.indexing import take
+from oa.matrix.reduce import any
+from oa.matrix.scan import cumulative_sum
+from oa.matrix.search import flat_nonzero, lower_bound, sort_key
+from oa.matrix.shape import concat, expand_dims, reshape, slice
+from oa.matrix.sorting import inverse, order_of
+from oa.matrix.value import Matrix
+
+
+class UniqueAll(NamedTuple):
+    """Distinct values, where each occurs first, which of them each element is, and how often each occurs."""
+
+    values: Matrix
+    indices: Matrix
+    inverse_indices: Matrix
+    counts: Matrix
+
+
+class UniqueCounts(NamedTuple):
+    """Distinct values and how often each occurs."""
+
+    values: Matrix
+    counts: Matrix
+
+
+class UniqueInverse(NamedTuple):
+    """Distinct values and which of them each element is."""
+
+    values: Matrix
+    inverse_indices: Matrix
+
+
+class _Groups:
+    """x flattened and sorted, cut into runs of equal elements; each NaN is a run of its own."""
+
+    def __init__(self, x: Matrix, operation: str) -> None:
+        self.x = x
+        flat = reshape(x, (x.size,))
+        if x.size == 0:
+            self.order = full(x.engine, (0,), 0, dtype=int32)
+            self.sorted, self.first, self.starts = flat, full(x.engine, (0,), False), self.order
+            return
+        self.order = reshape(order_of(reshape(sort_key(flat), (1, x.size))), (x.size,))
+        self.sorted = take(flat, self.order)
+        differs = not_equal(slice(self.sorted, 0, 1, None), slice(self.sorted, 0, 0, -1))
+        self.first = concat([ones(x.engine, (1,), dtype=bool_), differs])
+        self.starts = flat_nonzero(self.first, None, 0, operation)
+
+    def values(self) -> Matrix:
+        return take(self.sorted, self.starts)
+
+    def counts(self) -> Matrix:
+        if self.x.size == 0:
+            return self.starts
+        ends = concat([slice(self.starts, 0, 1, None), full(self.x.engine, (1,), self.x.size, dtype=int32)])
+        return subtract(ends, self.starts)
+
+    def inverse(self) -> Matrix:
+        if self.x.size == 0:
+            return full(self.x.engine, self.x.shape, 0, dtype=int32)
+        group = cumulative_sum(astype(self.first, int32)) - 1
+        places = reshape(inverse(reshape(self.order, (1, self.x.size))), (self.x.size,))
+        return reshape(take(group, places), self.x.shape)
+
+
+def unique_all(x: Matrix) -> UniqueAll:
+    """The distinct elements in ascending order, with first places, inverse and counts; each NaN is distinct.
+
+    Raises CaptureError inside a capture.
+
+    >>> found = oa.matrix.unique_all(oa.matrix.from_list(engine, [3, 1, 3]))
+    >>> (found.values.tolist(), found.indices.tolist(), found.inverse_indices.tolist(), found.counts.tolist())
+    ([1, 3], [1, 0], [1, 0, 1], [1, 2])
+    """
+    groups = _Groups(x, "matrix.unique_all")
+    return UniqueAll(groups.values(), take(groups.order, groups.starts), groups.inverse(), groups.counts())
+
+
+def unique_counts(x: Matrix) -> UniqueCounts:
+    """The distinct elements in ascending order and how often each occurs. See `unique_all`.
+
+    >>> oa.matrix.unique_counts(oa.matrix.from_list(engine, [3, 1, 3])).counts.tolist()
+    [1, 2]
+    """
+    groups = _Groups(x, "matrix.unique_counts")
+    return UniqueCounts(groups.values(), groups.counts())
+
+
+def unique_inverse(x: Matrix) -> UniqueInverse:
+    """The distinct elements in ascending order and which of them each element is. See `unique_all`.
+
+    >>> oa.matrix.unique_inverse(oa.matrix.from_list(engine, [3, 1, 3])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    groups = _Groups(x, "matrix.unique_inverse")
+    return UniqueInverse(groups.values(), groups.inverse())
+
+
+def unique_values(x: Matrix) -> Matrix:
+    """The distinct elements in ascending order. See `unique_all`.
+
+    >>> oa.matrix.unique_values(oa.matrix.from_list(engine, [3, 1, 3])).tolist()
+    [1, 3]
+    """
+    return _Groups(x, "matrix.unique_values").values()
+
+
+#: Values up to which each element is compared with all of them.
+_FEW = 32
+
+
+def isin(a: Any, b: Any, *, invert: bool = False) -> Matrix:
+    """Whether each element of a equals some element of b (`invert`: none), as bool of a's shape. NaN equals nothing.
+
+    One of the two may be a Python number.
+
+    >>> oa.matrix.isin(oa.matrix.from_list(engine, [1, 2, 3]), oa.matrix.from_list(engine, [3, 1])).tolist()
+    [True, False, True]
+    """
+    if not isinstance(a, Matrix) and not isinstance(b, Matrix):
+        raise at_user_line(ArgumentError("matrix.isin: neither operand is a Matrix"))
+    x = a if isinstance(a, Matrix) else full(b.engine, (), a, dtype=b.dtype)
+    values = b if isinstance(b, Matrix) else full(x.engine, (), b, dtype=x.dtype)
+    try:
+        common = promote(x.dtype, values.dtype, "matrix.isin")
+    except DTypeError as error:
+        raise at_user_line(error) from None
+    x, values = astype(x, common), reshape(astype(values, common), (values.size,))
+    if values.size <= _FEW and x.ndim < 8:
+        hit = any(equal(expand_dims(x, x.ndim), values), axis=-1)
+    else:
+        order = order_of(reshape(sort_key(values), (1, values.size)))
+        ordered = take(values, reshape(order, (values.size,)))
+        place = lower_bound(sort_key(ordered), sort_key(x))
+        hit = equal(take(ordered, place), x) & (place < values.size)
+    return logical_not(hit) if invert else hit
+
+
+__all__ = [
+    "UniqueAll",
+    "UniqueCounts",
+    "UniqueInverse",
+    "isin",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+]
