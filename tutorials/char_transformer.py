@@ -332,7 +332,9 @@ def run(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     corpus = Corpus()
     with oa.Engine(device=options.device, seed=recipe.seed) as engine:
-        print(f"device: {engine!r}")
+        snapshot, profile = engine.device.snapshot, engine.device.profile
+        print(f"device: {snapshot.name}, driver {snapshot.driver_name} {snapshot.driver_info}")
+        print(f"profile: {profile.name}, addressing {profile.addressing}")
         print(
             f"text: {len(corpus.text):,} characters, {len(corpus.symbols)} symbols, SHA-256 {corpus.sha256}"
         )
