@@ -503,7 +503,7 @@ class Engine:
         self._clock.wait(self._clock.submitted)
 
     def trim(self) -> None:
-        """Wait for what is running, then give memory that is kept for reuse back to the device. Happens by itself when memory runs out."""
+        """Give memory that is kept for reuse back to the device. Happens by itself when memory runs out."""
         self.wait()
         for drop in self._pool.relief:
             drop()

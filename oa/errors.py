@@ -6,9 +6,28 @@ exception that a NumPy user would expect, so `except ValueError` and `except Mem
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def user_line() -> str:
+    """`file:line` of the innermost caller outside the package, or an empty string."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
 
 class OaError(Exception):
-    """Base of every error raised by `oa`."""
+    """Base of every error raised by `oa`. The message ends at the user's line."""
+
+    def __init__(self, message: str = "") -> None:
+        line = "" if " (at " in message else user_line()
+        super().__init__(f"{message} (at {line})" if line else message)
 
 
 class ShapeError(OaError, ValueError):

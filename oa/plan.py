@@ -16,7 +16,6 @@ from oa._graph.state import State
 from oa._graph.views import Layout, contiguous
 from oa._run.pool import Storage
 from oa._schema import scalar as sc
-from oa._schema.call import at_user_line
 from oa._schema.copying import copy_instance
 from oa._schema.spec import Spec
 from oa._schema.value import Typed
@@ -27,9 +26,7 @@ def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) ->
     """Record `function(*args)`; see `Engine.capture`."""
     engine._check()
     if engine._capture is not None:
-        raise at_user_line(
-            CaptureError("engine.capture inside a capture: captures do not nest; call the function instead")
-        )
+        raise CaptureError("engine.capture inside a capture: captures do not nest; call the function instead")
     engine.flush()
     found = Capture(engine)
     outer, engine._batch, engine._capture = engine._batch, found.batch, found
@@ -50,9 +47,7 @@ def _recorded(engine: Any, found: Capture, result: Any) -> Any:
     """The result with copies, made by the plan, of values that the function returned as it found them."""
     if isinstance(result, Typed):
         if result._engine is not engine:
-            raise at_user_line(
-                EngineMismatch("engine.capture: the function returned a value of another engine")
-            )
+            raise EngineMismatch("engine.capture: the function returned a value of another engine")
         return result if result._value.batch is found.batch else _copied(engine, result)
     if isinstance(result, (tuple, list)):
         make = getattr(type(result), "_make", type(result))  # named tuples are made their own way
@@ -61,11 +56,9 @@ def _recorded(engine: Any, found: Capture, result: Any) -> Any:
         return {k: _recorded(engine, found, part) for k, part in result.items()}
     if result is None:
         return None
-    raise at_user_line(
-        ArgumentError(
-            f"engine.capture: the function returned a {type(result).__name__};"
-            " wanted oa values, or tuples, lists or dicts of them"
-        )
+    raise ArgumentError(
+        f"engine.capture: the function returned a {type(result).__name__};"
+        " wanted oa values, or tuples, lists or dicts of them"
     )
 
 
@@ -114,10 +107,8 @@ class CapturedPlan:
         ]
         roots = [*self._roots, *(handle._value for handle in finals)]
         if not roots:
-            raise at_user_line(
-                CaptureError(
-                    "engine.capture: the function computes nothing: no value returned, no cell assigned"
-                )
+            raise CaptureError(
+                "engine.capture: the function computes nothing: no value returned, no cell assigned"
             )
         self._lower(found, roots)
         self._facades = [type(handle) for handle in finals]

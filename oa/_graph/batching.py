@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oa._graph.node import Batch, Node, Value
+from oa._graph.node import Batch, Node, Value, is_wanted
 
 
 def wanted(batch: Batch) -> list[Value]:
     """Pending values that somebody outside the batch still holds, in order."""
-    return [v for node in batch.nodes for v in node.outputs if v.handle() is not None]
+    return [v for node in batch.nodes for v in node.outputs if is_wanted(v)]
 
 
 def rebuild(nodes: Iterable[Node]) -> Batch:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from types import CodeType, FrameType
 from typing import Any
+from weakref import ref
 
 from oa._graph.views import Layout
 from oa._schema.op import Instance
@@ -24,7 +25,8 @@ def _nobody() -> None:
 class Value:
     """One SSA value: pending (made by a node of a batch), stored, a Python number, or failed.
 
-    `handle` is a weak reference to the user's object: a value whose handle is dead is wanted by nobody outside its batch.
+    `handle` is a weak reference to the user's object, or to several (`Handles`): a value that none of them stands for any more
+    is wanted by nobody outside its batch.
     Defaults live in the class, so that recording an operation sets only what differs.
     """
 
@@ -38,10 +40,56 @@ class Value:
     error: BaseException | None = None
     plan: Any = None
     host: Any = None  #: a copy of the elements that was downloaded already
+    kept = False  #: a gradient rule needs it, whatever becomes of the user's object
     handle: Callable[[], Any] = staticmethod(_nobody)
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
+
+
+class Handles:
+    """Weak references to several user objects made for one value; gives one that still stands for it, else any."""
+
+    __slots__ = ("references",)
+
+    def __init__(self, references: list[Callable[[], Any]]) -> None:
+        self.references = references
+
+    def __call__(self) -> Any:
+        found = None
+        for reference in self.references:
+            handle = reference()
+            if handle is not None:
+                if handle._value.handle is self:
+                    return handle
+                found = handle
+        return found
+
+
+def again(handle: Any) -> Any:
+    """Another object for the same value: what happens to the one (`m[k] = v`) does not touch the other."""
+    value: Value = handle._value
+    made = type(handle)(handle._engine, value)
+    known = value.handle
+    if isinstance(known, Handles):
+        known.references = [r for r in known.references if r() is not None]
+        known.references.append(ref(made))
+    else:
+        value.handle = Handles([known, ref(made)])
+    return made
+
+
+def standing_for(value: Value, handle: Any) -> Any:
+    """`handle` while it stands for `value`, else another object that does."""
+    if handle._value is value:
+        return handle
+    return again(type(handle)(handle._engine, value))
+
+
+def is_wanted(value: Value) -> bool:
+    """Whether somebody outside its batch can still ask for the value."""
+    handle = value.handle()
+    return handle is not None and (handle._value is value or value.kept)
 
 
 def number_of(value: Value) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
+from oa._graph.node import again
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, DTypeError, EngineMismatch, ShapeError
 
@@ -27,17 +29,23 @@ class State:
         1
     """
 
-    __slots__ = ("__weakref__", "_held", "engine")
+    __slots__ = ("__weakref__", "_held", "_reading", "engine")
 
     def __init__(self, engine: Any, value: Typed) -> None:
         _check_value(engine, value, "State")
         self.engine = engine
-        self._held: Typed = value
+        self._held: Typed = again(value)
+        self._reading: weakref.ref[Any] | None = None
 
     @property
     def value(self) -> Any:
-        """The present value."""
-        return self.engine._read_cell(self)
+        """The present value; while it is held and the cell unchanged, one and the same object."""
+        found = self.engine._read_cell(self)
+        reading = self._reading() if self._reading is not None else None
+        if reading is None or reading._value is not found._value:
+            reading = again(found)  # so that `reading[k] = v` leaves the cell as it is
+            self._reading = weakref.ref(reading)
+        return reading
 
     def assign(self, value: Typed) -> None:
         """Replace the value by one of the same engine, shape and dtype.
@@ -53,7 +61,7 @@ class State:
                 f"State.assign: the value is {new.dtype.name}; the cell holds {have.dtype.name}:"
                 f" cast it with .astype(oa.{have.dtype.name})"
             )
-        self.engine._assign_cell(self, value)
+        self.engine._assign_cell(self, again(value))
 
     @property
     def shape(self) -> tuple[int, ...]:

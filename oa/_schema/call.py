@@ -6,7 +6,6 @@ The hot path is a dictionary look-up keyed by the interned specs of the operands
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,27 +13,7 @@ from oa._schema.dtype import DType, check_fits
 from oa._schema.op import Instance, Number, Operation, freeze
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
-from oa.errors import ArgumentError, EngineMismatch, InternalError, OaError
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-def user_line() -> str:
-    """`file:line` of the innermost caller outside the package, or an empty string."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
-
-
-def at_user_line(error: OaError) -> OaError:
-    """The same error, its message ending at the user's line."""
-    line = user_line()
-    if line and error.args and isinstance(error.args[0], str) and " (at " not in error.args[0]:
-        error.args = (f"{error.args[0]} (at {line})", *error.args[1:])
-    return error
+from oa.errors import ArgumentError, EngineMismatch, InternalError
 
 
 def _reject(operation: Operation, name: str, value: Any) -> ArgumentError:
@@ -78,18 +57,14 @@ def record(
     operation: Operation, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]
 ) -> Any:
     """Record one call: operands in order, Python numbers made into scalar operands."""
-    try:
-        engine = _engine_of(operation, operands)
-        specs: list[Any] = [v._value.spec if isinstance(v, Typed) else type(v) for v in operands]
-        key = (*specs, freeze(tuple(attrs.items()))) if attrs else tuple(specs)
-        found = operation.cache.get(key)
-        if (
-            found is None
-        ):  # a Python number among the operands never has a key: its type stands where a spec would
-            return _record_general(operation, engine, operands, attrs, facade)
-        return engine.record(found, tuple([v._value for v in operands]), facade)
-    except OaError as error:
-        raise at_user_line(error) from None
+    engine = _engine_of(operation, operands)
+    specs: list[Any] = [v._value.spec if isinstance(v, Typed) else type(v) for v in operands]
+    key = (*specs, freeze(tuple(attrs.items()))) if attrs else tuple(specs)
+    # A Python number among the operands never has a key: its type stands where a spec would.
+    found = operation.cache.get(key)
+    if found is None:
+        return _record_general(operation, engine, operands, attrs, facade)
+    return engine.record(found, tuple([v._value for v in operands]), facade)
 
 
 def _record_general(
@@ -200,7 +175,7 @@ def _bind(
         try:
             operation.signature.bind(*args, **named)
         except TypeError as error:
-            raise at_user_line(ArgumentError(f"{operation.name}{operation.signature}: {error}")) from None
+            raise ArgumentError(f"{operation.name}{operation.signature}: {error}") from None
     return tuple([values[n] for n in operation.operands]), {n: values[n] for n in operation.attributes}
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError, AxisError, ShapeError
 from oa.matrix.elementwise import multiply
 from oa.matrix.linalg import matmul
@@ -23,9 +22,7 @@ def matrix_transpose(x: Matrix) -> Matrix:
     (4, 3, 2)
     """
     if x.ndim < 2:
-        raise at_user_line(
-            ShapeError(f"matrix.matrix_transpose: the value has rank {x.ndim}; wanted rank 2 or more")
-        )
+        raise ShapeError(f"matrix.matrix_transpose: the value has rank {x.ndim}; wanted rank 2 or more")
     order = list(range(x.ndim))
     order[-1], order[-2] = order[-2], order[-1]
     return permute_dims(x, order)
@@ -40,9 +37,7 @@ def vecdot(a: Matrix, b: Matrix, *, axis: int = -1) -> Matrix:
     name = "matrix.vecdot"
     left, right = sp.normalize_axis(axis, a.ndim, name), sp.normalize_axis(axis, b.ndim, name)
     if a.shape[left] != b.shape[right]:
-        raise at_user_line(
-            ShapeError(f"{name}: axis {axis} has extent {a.shape[left]} in a and {b.shape[right]} in b")
-        )
+        raise ShapeError(f"{name}: axis {axis} has extent {a.shape[left]} in a and {b.shape[right]} in b")
     product = multiply(_axis_last(a, left), _axis_last(b, right))
     return sum(product, axis=-1, dtype=product.dtype)
 
@@ -62,18 +57,16 @@ def tensordot(a: Matrix, b: Matrix, *, axes: int | tuple[Sequence[int], Sequence
     name = "matrix.tensordot"
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
-            raise at_user_line(AxisError(f"{name}: {axes} axes of values of rank {a.ndim} and {b.ndim}"))
+            raise AxisError(f"{name}: {axes} axes of values of rank {a.ndim} and {b.ndim}")
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
         left = [sp.normalize_axis(k, a.ndim, name) for k in axes[0]]
         right = [sp.normalize_axis(k, b.ndim, name) for k in axes[1]]
     extents = [a.shape[k] for k in left]
     if len(left) != len(right) or extents != [b.shape[k] for k in right]:
-        raise at_user_line(
-            ShapeError(f"{name}: axes {axes} of shapes {a.shape} and {b.shape} do not have equal extents")
-        )
+        raise ShapeError(f"{name}: axes {axes} of shapes {a.shape} and {b.shape} do not have equal extents")
     if len(set(left)) != len(left) or len(set(right)) != len(right):
-        raise at_user_line(AxisError(f"{name}: axes {axes} name one axis twice"))
+        raise AxisError(f"{name}: axes {axes} name one axis twice")
     kept_a = [k for k in range(a.ndim) if k not in left]
     kept_b = [k for k in range(b.ndim) if k not in right]
     rows, columns = [a.shape[k] for k in kept_a], [b.shape[k] for k in kept_b]
@@ -101,9 +94,7 @@ def einsum(subscripts: str, *operands: Matrix) -> Matrix:
     sizes = _sizes(inputs, operands, subscripts)
     missing = [label for label in output if label not in sizes]
     if missing or len(set(output)) != len(output):
-        raise at_user_line(
-            ArgumentError(f"matrix.einsum: {subscripts!r}: each output label once, and from an operand")
-        )
+        raise ArgumentError(f"matrix.einsum: {subscripts!r}: each output label once, and from an operand")
     labels, value = _single(inputs[0], operands[0])
     for k in range(1, len(operands)):
         later = {label for labels_ in inputs[k + 1 :] for label in labels_}
@@ -121,9 +112,7 @@ def _parse(subscripts: str, operands: tuple[Matrix, ...]) -> tuple[list[list[str
         all(c.isalpha() or c in ".,->" for c in text) and len(terms) == len(operands) and len(operands) > 0
     )
     if not legal:
-        raise at_user_line(
-            ArgumentError(f"matrix.einsum: {subscripts!r} does not describe {len(operands)} operands")
-        )
+        raise ArgumentError(f"matrix.einsum: {subscripts!r} does not describe {len(operands)} operands")
     inputs = [_labels(term, x.ndim, subscripts) for term, x in zip(terms, operands)]
     hidden = sorted({c for labels in inputs for c in labels if c.isdigit()}, key=int, reverse=True)
     if arrow:
@@ -137,9 +126,7 @@ def _labels(term: str, rank: int, subscripts: str) -> list[str]:
     before, dots, after = term.partition("...")
     hidden = rank - len(before) - len(after)
     if "." in before + after or hidden < 0 or (hidden and not dots):
-        raise at_user_line(
-            ArgumentError(f"matrix.einsum: {subscripts!r}: term {term!r} does not fit rank {rank}")
-        )
+        raise ArgumentError(f"matrix.einsum: {subscripts!r}: term {term!r} does not fit rank {rank}")
     return [*before, *(str(k) for k in reversed(range(hidden))), *after]
 
 
@@ -151,9 +138,7 @@ def _sizes(inputs: list[list[str]], operands: tuple[Matrix, ...], subscripts: st
             if have == 1:
                 sizes[label] = extent
             elif extent not in (have, 1):
-                raise at_user_line(
-                    ShapeError(f"matrix.einsum: {subscripts!r}: label {label} is {have} and {extent}")
-                )
+                raise ShapeError(f"matrix.einsum: {subscripts!r}: label {label} is {have} and {extent}")
     return sizes
 
 
@@ -166,7 +151,7 @@ def _single(labels: list[str], x: Matrix) -> tuple[list[str], Matrix]:
         j = labels.index(first, i + 1)
         extent = x.shape[i]
         if x.shape[j] != extent:
-            raise at_user_line(ShapeError(f"matrix.einsum: label {first} is {extent} and {x.shape[j]}"))
+            raise ShapeError(f"matrix.einsum: label {first} is {extent} and {x.shape[j]}")
         rest = [k for k in range(x.ndim) if k not in (i, j)]
         other = tuple(x.shape[k] for k in rest)
         flat = reshape(permute_dims(x, [*rest, i, j]), (*other, extent * extent))

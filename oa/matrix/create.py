@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from oa._schema import expr
-from oa._schema.call import at_user_line
 from oa._schema.declare import primitive
 from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, float32, int32, weak_kind
 from oa._schema.expr import Expr, resolve
@@ -29,9 +28,7 @@ def engine_of(engine: Any, device: Any) -> Any:
     if chosen is None:
         return default_engine()
     if not isinstance(chosen, Engine):
-        raise at_user_line(
-            ArgumentError(f"wanted an oa.Engine first (or device=engine), got {type(chosen).__name__}")
-        )
+        raise ArgumentError(f"wanted an oa.Engine first (or device=engine), got {type(chosen).__name__}")
     return chosen
 
 
@@ -49,8 +46,8 @@ def leading_engine(function: Callable[..., Matrix]) -> Callable[..., Matrix]:
             try:
                 signature.bind(*args, **named)
             except TypeError as wrong:
-                raise at_user_line(
-                    ArgumentError(f"matrix.{function.__name__}([engine,] ...){signature}: {wrong}")
+                raise ArgumentError(
+                    f"matrix.{function.__name__}([engine,] ...){signature}: {wrong}"
                 ) from None
             raise error
 
@@ -98,9 +95,7 @@ def full(shape: Any, fill_value: bool | int | float, *, dtype: Any = None, devic
     """
     number = fill_value.item() if getattr(fill_value, "shape", None) == () else fill_value  # type: ignore[union-attr]
     if not isinstance(number, (bool, int, float)):
-        raise at_user_line(
-            ArgumentError(f"matrix.full: fill_value is {type(number).__name__}; wanted a Python number")
-        )
+        raise ArgumentError(f"matrix.full: fill_value is {type(number).__name__}; wanted a Python number")
     wanted = DEFAULT_OF_KIND[weak_kind(number)] if dtype is None else as_dtype(dtype)
     return _full(_scalar(device, wanted, _fit(number, wanted, "matrix.full")), as_shape(shape, "matrix.full"))
 
@@ -112,14 +107,10 @@ def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int
     if dtype.kind == "b":
         return bool(number)
     if isinstance(number, float) and not number.is_integer():
-        raise at_user_line(
-            DTypeError(f"{operation}: {number!r} is not an integer; dtype {dtype.name} cannot hold it")
-        )
+        raise DTypeError(f"{operation}: {number!r} is not an integer; dtype {dtype.name} cannot hold it")
     info = np.iinfo(dtype.numpy)
     if not info.min <= int(number) <= info.max:
-        raise at_user_line(
-            DTypeError(f"{operation}: {number!r} does not fit {dtype.name} [{info.min}, {info.max}]")
-        )
+        raise DTypeError(f"{operation}: {number!r} does not fit {dtype.name} [{info.min}, {info.max}]")
     return int(number)
 
 
@@ -174,7 +165,7 @@ def arange(
     """
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
-        raise at_user_line(ArgumentError("matrix.arange: step is 0"))
+        raise ArgumentError("matrix.arange: step is 0")
     integral = all(isinstance(v, int) for v in (first, last, step))
     wanted = as_dtype(dtype) if dtype is not None else (int32 if integral else float32)
     count = max(0, int(-(-(last - first) // step)) if integral else math.ceil((last - first) / step))
@@ -236,14 +227,12 @@ def _own_dtype(array: np.ndarray[Any, Any]) -> DType:
     except DTypeError:
         hint = {"f": "float32", "i": "int32", "u": "uint32"}.get(array.dtype.kind)
         mend = f"; ask for it: from_numpy(engine, array, dtype=oa.{hint})" if hint else ""
-        raise at_user_line(
-            DTypeError(f"matrix.from_numpy: dtype {array.dtype} is not supported{mend}")
-        ) from None
+        raise DTypeError(f"matrix.from_numpy: dtype {array.dtype} is not supported{mend}") from None
 
 
 def _converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "biuf":
-        raise at_user_line(DTypeError(f"matrix.from_numpy: dtype {array.dtype} holds no numbers oa has"))
+        raise DTypeError(f"matrix.from_numpy: dtype {array.dtype} holds no numbers oa has")
     return array.astype(dtype.numpy, copy=False)
 
 
@@ -256,9 +245,7 @@ def from_list(engine: Any, values: Any = None, *, dtype: Any = None, device: Any
     except ValueError:
         array = np.array(0, object)
     if array.dtype == object:
-        raise at_user_line(
-            ShapeError("matrix.from_list: the lists are ragged or hold something that is no number")
-        )
+        raise ShapeError("matrix.from_list: the lists are ragged or hold something that is no number")
     wanted = as_dtype(dtype) if dtype is not None else DEFAULT_OF_KIND.get(array.dtype.kind, float32)
     if array.size == 0 and dtype is None:
         wanted = float32
@@ -273,5 +260,5 @@ def from_f32(engine: Any, values: Sequence[float], shape: Any = None, *, device:
     array = np.asarray(values, dtype=np.float32).reshape(-1)
     wanted = (array.size,) if shape is None else as_shape(shape, "matrix.from_f32")
     if math.prod(wanted) != array.size:
-        raise at_user_line(ShapeError(f"matrix.from_f32: {array.size} values do not fill shape {wanted}"))
+        raise ShapeError(f"matrix.from_f32: {array.size} values do not fill shape {wanted}")
     return from_numpy(engine, array.reshape(wanted), device=device)

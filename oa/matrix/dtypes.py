@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from oa._schema.call import at_user_line
 from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, common, join_weak, promote, weak_kind
 from oa.errors import ArgumentError, DTypeError
 from oa.matrix.value import Matrix
@@ -57,7 +56,7 @@ def finfo(type: Any) -> FloatInfo:
     """
     found = _dtype_of(type)
     if not found.is_float:
-        raise at_user_line(DTypeError(f"matrix.finfo: {found.name} is not floating-point; see matrix.iinfo"))
+        raise DTypeError(f"matrix.finfo: {found.name} is not floating-point; see matrix.iinfo")
     info = np.finfo(found.numpy)
     return FloatInfo(
         found.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), found
@@ -72,9 +71,7 @@ def iinfo(type: Any) -> IntegerInfo:
     """
     found = _dtype_of(type)
     if not found.is_integer:
-        raise at_user_line(
-            DTypeError(f"matrix.iinfo: {found.name} is not an integer dtype; see matrix.finfo")
-        )
+        raise DTypeError(f"matrix.iinfo: {found.name} is not an integer dtype; see matrix.finfo")
     info = np.iinfo(found.numpy)
     return IntegerInfo(found.bits, int(info.max), int(info.min), found)
 
@@ -95,10 +92,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     try:
         return found is as_dtype(kind)
     except DTypeError:
-        raise at_user_line(
-            ArgumentError(
-                f"matrix.isdtype: {kind!r} is neither a dtype nor a kind; kinds are {', '.join(_KINDS)}"
-            )
+        raise ArgumentError(
+            f"matrix.isdtype: {kind!r} is neither a dtype nor a kind; kinds are {', '.join(_KINDS)}"
         ) from None
 
 
@@ -121,7 +116,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     oa.int32
     """
     if not arrays_and_dtypes:
-        raise at_user_line(ArgumentError("matrix.result_type: wanted at least one value or dtype"))
+        raise ArgumentError("matrix.result_type: wanted at least one value or dtype")
     numbers = [v for v in arrays_and_dtypes if isinstance(v, (bool, int, float))]
     found: DType | None = None
     for value in arrays_and_dtypes:

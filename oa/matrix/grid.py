@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from oa._schema import expr
-from oa._schema.call import at_user_line
 from oa._schema.declare import primitive
 from oa._schema.dtype import int32
 from oa._schema.expr import Expr, resolve
@@ -30,7 +29,7 @@ def _triangle(x: Matrix, k: Matrix, lower: bool) -> Matrix:
 
 def _checked(x: Matrix, name: str, k: int, lower: bool) -> Matrix:
     if x.ndim < 2:
-        raise at_user_line(ShapeError(f"matrix.{name}: the value has rank {x.ndim}; wanted rank 2 or more"))
+        raise ShapeError(f"matrix.{name}: the value has rank {x.ndim}; wanted rank 2 or more")
     return _triangle(x, _scalar(x.engine, int32, int(k)), lower)
 
 
@@ -60,10 +59,10 @@ def meshgrid(*arrays: Matrix, indexing: str = "xy") -> tuple[Matrix, ...]:
     ((2, 3), [[0, 0, 0], [1, 1, 1]])
     """
     if indexing not in ("xy", "ij"):
-        raise at_user_line(ArgumentError(f"matrix.meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'"))
+        raise ArgumentError(f"matrix.meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'")
     for a in arrays:
         if a.ndim > 1:
-            raise at_user_line(ShapeError(f"matrix.meshgrid: a value has shape {a.shape}; wanted rank 1"))
+            raise ShapeError(f"matrix.meshgrid: a value has shape {a.shape}; wanted rank 1")
     places = list(range(len(arrays)))
     if indexing == "xy" and len(arrays) > 1:
         places[0], places[1] = 1, 0

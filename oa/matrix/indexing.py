@@ -6,7 +6,6 @@ import builtins
 from typing import Any
 
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa._schema.declare import gradient, primitive
 from oa._schema.dtype import float32, int32
 from oa._schema.op import Inference, Instance
@@ -117,23 +116,17 @@ def gather(x: Matrix, indices: Matrix, axis: int = -1) -> Matrix:
         a == b for k, (a, b) in enumerate(zip(found.shape, x.shape)) if k != at
     )
     if not same:
-        raise at_user_line(
-            ShapeError(
-                f"matrix.gather: indices {found.shape} must have x's shape {x.shape} but along axis {at}"
-            )
+        raise ShapeError(
+            f"matrix.gather: indices {found.shape} must have x's shape {x.shape} but along axis {at}"
         )
     return _along(x, found, at)
 
 
 def _indices(x: Matrix, indices: Any, name: str) -> Matrix:
     if not isinstance(indices, Matrix):
-        raise at_user_line(
-            ArgumentError(f"matrix.{name}: indices are {type(indices).__name__}; wanted a Matrix")
-        )
+        raise ArgumentError(f"matrix.{name}: indices are {type(indices).__name__}; wanted a Matrix")
     if not indices.dtype.is_integer:
-        raise at_user_line(
-            DTypeError(f"matrix.{name}: indices are {indices.dtype.name}; cast with .astype(oa.int32)")
-        )
+        raise DTypeError(f"matrix.{name}: indices are {indices.dtype.name}; cast with .astype(oa.int32)")
     return astype(indices, int32)
 
 
@@ -148,9 +141,9 @@ def get(x: Matrix, key: Any) -> Matrix:
     items = list(key) if isinstance(key, tuple) else [key]
     used = builtins.sum(1 for i in items if i is not None and i is not Ellipsis)
     if builtins.sum(1 for i in items if i is Ellipsis) > 1:
-        raise at_user_line(ArgumentError("an index may hold one ellipsis (...) only"))
+        raise ArgumentError("an index may hold one ellipsis (...) only")
     if used > x.ndim:
-        raise at_user_line(AxisError(f"index: {used} indices for a value of rank {x.ndim}"))
+        raise AxisError(f"index: {used} indices for a value of rank {x.ndim}")
     fill = [builtins.slice(None)] * (x.ndim - used)
     if Ellipsis in [i for i in items if not isinstance(i, Matrix)]:
         at = next(k for k, i in enumerate(items) if i is Ellipsis)
@@ -180,9 +173,7 @@ def _apply(x: Matrix, items: list[Any]) -> Matrix:
             bounds.append(builtins.slice(at, at + 1))
         axis += 1
     if len(gathers) > 1:
-        raise at_user_line(
-            ArgumentError("index: more than one Matrix index; use oa.matrix.take or gather per axis")
-        )
+        raise ArgumentError("index: more than one Matrix index; use oa.matrix.take or gather per axis")
     view = reshape(slice_all(x, bounds), tuple(shape))
     for at, indices in gathers:
         view = take(view, indices, axis=at)
@@ -191,19 +182,17 @@ def _apply(x: Matrix, items: list[Any]) -> Matrix:
 
 def _bounds(item: Any, extent: int) -> tuple[int, int, int]:
     if item.step == 0:
-        raise at_user_line(ArgumentError("slice step cannot be 0"))
+        raise ArgumentError("slice step cannot be 0")
     found: tuple[int, int, int] = item.indices(extent)
     return found
 
 
 def _position(item: Any, axis: int, extent: int) -> int:
     if isinstance(item, bool) or not hasattr(item, "__index__"):
-        raise at_user_line(
-            ArgumentError(
-                f"index: {type(item).__name__} is no index; wanted ints, slices, ..., None or an integer Matrix"
-            )
+        raise ArgumentError(
+            f"index: {type(item).__name__} is no index; wanted ints, slices, ..., None or an integer Matrix"
         )
     at = int(item.__index__())
     if not -extent <= at < extent:
-        raise at_user_line(AxisError(f"index {at} is out of range for axis {axis} with extent {extent}"))
+        raise AxisError(f"index {at} is out of range for axis {axis} with extent {extent}")
     return at % extent

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from oa._schema.call import at_user_line
 from oa._schema.dtype import as_dtype
 from oa.errors import ArgumentError
 from oa.matrix.create import engine_of, from_list, from_numpy, full
@@ -27,9 +26,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if isinstance(obj, Matrix):
         return _again(obj, dtype, device, copy)
     if copy is False:
-        raise at_user_line(
-            ArgumentError(f"matrix.asarray: copy=False, but a {type(obj).__name__} is on the host")
-        )
+        raise ArgumentError(f"matrix.asarray: copy=False, but a {type(obj).__name__} is on the host")
     engine = engine_of(None, device)
     if isinstance(obj, (bool, int, float)):
         return full(engine, (), obj, dtype=dtype)
@@ -51,9 +48,7 @@ def _again(x: Matrix, dtype: Any, device: Any, copy: bool | None) -> Matrix:
     wanted = x.dtype if dtype is None else as_dtype(dtype)
     elsewhere = device is not None and device is not x.engine
     if copy is False and (wanted is not x.dtype or elsewhere):
-        raise at_user_line(
-            ArgumentError("matrix.asarray: copy=False, but another dtype or engine needs a copy")
-        )
+        raise ArgumentError("matrix.asarray: copy=False, but another dtype or engine needs a copy")
     if copy and not elsewhere and wanted is x.dtype:
         return positive(x) if x.dtype.kind != "b" else x.copy()
     return astype(x, wanted, device=device)
@@ -70,9 +65,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> M
     if isinstance(x, Matrix):
         return _again(x, None, device, copy)
     if copy is False:
-        raise at_user_line(
-            ArgumentError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
-        )
+        raise ArgumentError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
     return from_numpy(engine_of(None, device), np.from_dlpack(x))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa._schema.declare import gradient, primitive
 from oa._schema.dtype import float32, promote
 from oa._schema.op import Inference, Instance
@@ -69,10 +68,8 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
     if b.ndim == 1:
         return reshape(out := matmul(a, reshape(b, (b.shape[0], 1))), out.shape[:-1])
     if a.shape[-1] != b.shape[-2]:
-        raise at_user_line(
-            ShapeError(
-                f"matrix.matmul: a {a.shape} and b {b.shape} do not fit: a has {a.shape[-1]} columns, b {b.shape[-2]} rows"
-            )
+        raise ShapeError(
+            f"matrix.matmul: a {a.shape} and b {b.shape} do not fit: a has {a.shape[-1]} columns, b {b.shape[-2]} rows"
         )
     if b.ndim == 2 and a.ndim > 2:
         return reshape(
@@ -111,19 +108,17 @@ def _operands(a: Matrix, b: Matrix, name: str) -> tuple[Matrix, Matrix]:
     """a and b in their common dtype."""
     for which, x in (("a", a), ("b", b)):
         if not isinstance(x, Matrix):
-            raise at_user_line(
-                ArgumentError(f"matrix.{name}: {which} is {type(x).__name__}; wanted a Matrix")
-            )
+            raise ArgumentError(f"matrix.{name}: {which} is {type(x).__name__}; wanted a Matrix")
         if x.dtype.kind == "b":
-            raise at_user_line(DTypeError(f"matrix.{name}: {which} is bool; cast with .astype(oa.int32)"))
+            raise DTypeError(f"matrix.{name}: {which} is bool; cast with .astype(oa.int32)")
         if x.ndim == 0:
-            raise at_user_line(ShapeError(f"matrix.{name}: {which} has rank 0; wanted rank 1 or more"))
+            raise ShapeError(f"matrix.{name}: {which} has rank 0; wanted rank 1 or more")
     if a.dtype is b.dtype:
         return a, b
     try:
         common = promote(a.dtype, b.dtype, f"matrix.{name}")
     except DTypeError as error:
-        raise at_user_line(error) from None
+        raise error from None
     return astype(a, common), astype(b, common)
 
 
@@ -131,10 +126,8 @@ def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
     """a b^T over the last two axes: rows of a by rows of b. Shapes (..., m, k) and (..., n, k) give (..., m, n)."""
     a, b = _operands(a, b, "mat_mul_nt")
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
-        raise at_user_line(
-            ShapeError(
-                f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents"
-            )
+        raise ShapeError(
+            f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents"
         )
     if b.ndim > 2 or a.dtype is not float32:
         return matmul(a, _swapped(b))

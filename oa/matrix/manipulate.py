@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError, AxisError, ShapeError
 from oa.matrix.create import arange, ones
 from oa.matrix.elementwise import abs, clip, remainder, where
@@ -28,7 +27,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     try:
         return sp.broadcast([sp.as_shape(s, name) for s in shapes], name)
     except ShapeError as error:
-        raise at_user_line(error) from None
+        raise error from None
 
 
 def broadcast_arrays(*arrays: Matrix) -> tuple[Matrix, ...]:
@@ -51,10 +50,8 @@ def moveaxis(x: Matrix, source: int | Sequence[int], destination: int | Sequence
     stop = [destination] if hasattr(destination, "__index__") else list(destination)
     found = [[sp.normalize_axis(a, x.ndim, "matrix.moveaxis") for a in axes] for axes in (start, stop)]
     if len(found[0]) != len(found[1]) or any(len(set(axes)) != len(axes) for axes in found):
-        raise at_user_line(
-            AxisError(
-                f"matrix.moveaxis: source {source} and destination {destination} must be as many distinct axes"
-            )
+        raise AxisError(
+            f"matrix.moveaxis: source {source} and destination {destination} must be as many distinct axes"
         )
     order = [k for k in range(x.ndim) if k not in found[0]]
     for to, axis in sorted(zip(found[1], found[0])):
@@ -70,7 +67,7 @@ def unstack(x: Matrix, *, axis: int = 0) -> tuple[Matrix, ...]:
     """
     at = sp.normalize_axis(axis, x.ndim, "matrix.unstack")
     if not x.ndim:
-        raise at_user_line(AxisError("matrix.unstack: a value of rank 0 has no axis"))
+        raise AxisError("matrix.unstack: a value of rank 0 has no axis")
     return tuple(squeeze(slice(x, at, k, k + 1), at) for k in range(x.shape[at]))
 
 
@@ -82,12 +79,12 @@ def roll(x: Matrix, shift: int | Sequence[int], *, axis: int | Sequence[int] | N
     """
     if axis is None:
         if not hasattr(shift, "__index__"):
-            raise at_user_line(ArgumentError("matrix.roll: several shifts need as many axes"))
+            raise ArgumentError("matrix.roll: several shifts need as many axes")
         return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)
     axes = [axis] if hasattr(axis, "__index__") else list(axis)
     shifts = [shift] * len(axes) if hasattr(shift, "__index__") else list(shift)
     if len(shifts) != len(axes):
-        raise at_user_line(ArgumentError(f"matrix.roll: {len(shifts)} shifts for {len(axes)} axes"))
+        raise ArgumentError(f"matrix.roll: {len(shifts)} shifts for {len(axes)} axes")
     for by, at in zip(shifts, axes):
         k = sp.normalize_axis(at, x.ndim, "matrix.roll")
         extent = x.shape[k]
@@ -147,15 +144,13 @@ def pad(
     """
     widths = _widths(pad_width, x.ndim)
     if mode not in _MODES:
-        raise at_user_line(ArgumentError(f"matrix.pad: mode {mode!r} is none of {', '.join(_MODES)}"))
+        raise ArgumentError(f"matrix.pad: mode {mode!r} is none of {', '.join(_MODES)}")
     if mode == "constant":
         return _filled(x, widths, constant_values)
     for k, (before, after) in enumerate(widths):
         if before or after:
             if x.shape[k] == 0:
-                raise at_user_line(
-                    ShapeError(f"matrix.pad: axis {k} of shape {x.shape} has nothing to repeat")
-                )
+                raise ShapeError(f"matrix.pad: axis {k} of shape {x.shape} has nothing to repeat")
             x = take(x, _sources(x, k, before, after, mode), axis=k)
     return x
 
@@ -168,10 +163,8 @@ def _widths(width: Any, rank: int) -> list[tuple[int, int]]:
     if len(found) == 1:
         found = found * rank
     if len(found) != rank or any(len(p) != 2 or min(p) < 0 for p in found):
-        raise at_user_line(
-            ArgumentError(
-                f"matrix.pad: pad_width {width!r} must be n, (before, after) or {rank} such pairs, none negative"
-            )
+        raise ArgumentError(
+            f"matrix.pad: pad_width {width!r} must be n, (before, after) or {rank} such pairs, none negative"
         )
     return [(a, b) for a, b in found]
 
@@ -207,7 +200,7 @@ def _sources(x: Matrix, axis: int, before: int, after: int, mode: str) -> Matrix
 def repeat_each(x: Matrix, count: int, axis: int) -> Matrix:
     """Each element `count` times along `axis`, as a view."""
     if count < 0:
-        raise at_user_line(ArgumentError(f"matrix.repeat: repeats is {count}; wanted 0 or more"))
+        raise ArgumentError(f"matrix.repeat: repeats is {count}; wanted 0 or more")
     shape = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
     return _repeated(x, axis, count, outside=False, shape=shape)
 

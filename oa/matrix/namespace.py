@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from oa._schema.call import at_user_line
 from oa._schema.dtype import ALL, DEFAULT_OF_KIND, DType
 from oa.engine import default_engine, open_engines
 from oa.errors import ArgumentError
@@ -59,9 +58,7 @@ def __array_namespace_info__() -> NamespaceInfo:
 def check_version(api_version: str | None) -> None:
     """ArgumentError unless `oa.matrix` follows that version of the standard."""
     if api_version is not None and api_version not in API_VERSIONS:
-        raise at_user_line(
-            ArgumentError(f"api_version {api_version!r}: oa.matrix follows {', '.join(API_VERSIONS)}")
-        )
+        raise ArgumentError(f"api_version {api_version!r}: oa.matrix follows {', '.join(API_VERSIONS)}")
 
 
 __all__ = [

@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa._schema.declare import gradient, primitive
 from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
 from oa._schema.op import Inference, Instance
@@ -38,7 +37,7 @@ def _peak(x: Matrix, axes: tuple[int, ...]) -> Matrix:
 def peak(x: Matrix, axis: int, operation: str) -> Matrix:
     """The largest element along `axis`, kept as extent 1, to be subtracted against overflow: constant for the gradient."""
     if x.shape[axis] == 0:
-        raise at_user_line(ShapeError(f"{operation}: axis {axis} of shape {x.shape} holds no elements"))
+        raise ShapeError(f"{operation}: axis {axis} of shape {x.shape} holds no elements")
     return _peak(x, (axis,))
 
 
@@ -69,10 +68,8 @@ def _over(x: Matrix, name: str, axis: Axis, keepdims: bool, *, nonempty: bool = 
     operation = f"matrix.{name}"
     axes = sp.normalize_axes(axis, x.ndim, operation)
     if nonempty and math.prod(x.shape[a] for a in axes) == 0:
-        raise at_user_line(
-            ShapeError(
-                f"{operation}: axes {axes} of shape {x.shape} hold no elements, and it has no identity"
-            )
+        raise ShapeError(
+            f"{operation}: axes {axes} of shape {x.shape} hold no elements, and it has no identity"
         )
     found = _reduce(x, name, axes) if axes or name in ("argmax", "argmin") else x
     if keepdims:
@@ -82,9 +79,7 @@ def _over(x: Matrix, name: str, axis: Axis, keepdims: bool, *, nonempty: bool = 
 
 def _numeric(x: Matrix, operation: str) -> None:
     if x.dtype is bool_:
-        raise at_user_line(
-            DTypeError(f"{operation}: bool has no order or arithmetic; cast with .astype(oa.int32)")
-        )
+        raise DTypeError(f"{operation}: bool has no order or arithmetic; cast with .astype(oa.int32)")
 
 
 def _accumulator(x: Matrix, dtype: Any) -> Matrix:
@@ -128,9 +123,7 @@ def prod(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fa
 def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
     """The arithmetic mean over `axis`, floating-point only; NaN over no elements."""
     if not x.dtype.is_float:
-        raise at_user_line(
-            DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)")
-        )
+        raise DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)")
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.mean"))
     return divide(sum(x, axis, keepdims=keepdims), float(count))
 

@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError
 from oa.matrix.create import arange, full
 from oa.matrix.elementwise import add, less_equal, multiply, not_equal, subtract, where
@@ -49,7 +48,7 @@ def cumulative_prod(
 def _cumulative(x: Matrix, name: str, axis: int | None, initial: bool) -> Matrix:
     operation = f"matrix.cumulative_{name}"
     if axis is None and x.ndim != 1:
-        raise at_user_line(ArgumentError(f"{operation}: a value of rank {x.ndim} needs an axis"))
+        raise ArgumentError(f"{operation}: a value of rank {x.ndim} needs an axis")
     at = sp.normalize_axis(0 if axis is None else axis, x.ndim, operation)
     before, extent, after = math.prod(x.shape[:at]), x.shape[at], math.prod(x.shape[at + 1 :])
     found = reshape(scan(reshape(x, (before, extent, after)), name), x.shape) if x.size else x
@@ -108,7 +107,7 @@ def diff(
     """
     at = sp.normalize_axis(axis, x.ndim, "matrix.diff")
     if n < 0:
-        raise at_user_line(ArgumentError(f"matrix.diff: n is {n}; wanted 0 or more"))
+        raise ArgumentError(f"matrix.diff: n is {n}; wanted 0 or more")
     parts = [p for p in (prepend, x, append) if p is not None]
     found = concat(parts, axis=at) if n and len(parts) > 1 else x
     for _ in range(n):

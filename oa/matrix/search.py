@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 from oa._schema import expr
-from oa._schema.call import at_user_line
 from oa._schema.declare import pointwise, primitive
 from oa._schema.dtype import bool_, float32, int32, promote, uint32
 from oa._schema.expr import Expr, resolve
@@ -86,15 +85,15 @@ def searchsorted(
     3
     """
     if side not in ("left", "right"):
-        raise at_user_line(ArgumentError(f"matrix.searchsorted: side {side!r} is neither 'left' nor 'right'"))
+        raise ArgumentError(f"matrix.searchsorted: side {side!r} is neither 'left' nor 'right'")
     if a.ndim != 1:
-        raise at_user_line(ShapeError(f"matrix.searchsorted: a has shape {a.shape}; wanted rank 1"))
+        raise ShapeError(f"matrix.searchsorted: a has shape {a.shape}; wanted rank 1")
     if not isinstance(v, Matrix):
         v = full(a.engine, (), v, dtype=a.dtype)
     try:
         common = promote(a.dtype, v.dtype, "matrix.searchsorted")
     except DTypeError as error:
-        raise at_user_line(error) from None
+        raise error from None
     ordered = take(a, sorter) if sorter is not None else a
     return lower_bound(sort_key(astype(ordered, common)), sort_key(astype(v, common)), right=side == "right")
 
@@ -105,10 +104,8 @@ def searchsorted(
 def counted(x: Matrix, operation: str, fixed: str) -> int:
     """The element of a rank-0 integer value, which decides a shape. Inside a capture an error names the fixed-size form."""
     if x.engine.is_recording:
-        raise at_user_line(
-            CaptureError(
-                f"{operation}: the result's shape depends on data, which a capture does not know; use {fixed}"
-            )
+        raise CaptureError(
+            f"{operation}: the result's shape depends on data, which a capture does not know; use {fixed}"
         )
     return int(x.item())
 
@@ -151,7 +148,7 @@ def nonzero(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> tuple
     [[0, 1, 1], [1, 0, 1]]
     """
     if not x.ndim:
-        raise at_user_line(ShapeError("matrix.nonzero: the value has rank 0; wanted rank 1 or more"))
+        raise ShapeError("matrix.nonzero: the value has rank 0; wanted rank 1 or more")
     flat = flat_nonzero(x, size, -1, "matrix.nonzero")
     found = []
     for axis, extent in enumerate(x.shape):

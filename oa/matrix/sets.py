@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from oa._schema.call import at_user_line
 from oa._schema.dtype import bool_, int32, promote
 from oa.errors import ArgumentError, DTypeError
 from oa.matrix.create import full, ones
@@ -129,13 +128,13 @@ def isin(a: Any, b: Any, *, invert: bool = False) -> Matrix:
     [True, False, True]
     """
     if not isinstance(a, Matrix) and not isinstance(b, Matrix):
-        raise at_user_line(ArgumentError("matrix.isin: neither operand is a Matrix"))
+        raise ArgumentError("matrix.isin: neither operand is a Matrix")
     x = a if isinstance(a, Matrix) else full(b.engine, (), a, dtype=b.dtype)
     values = b if isinstance(b, Matrix) else full(x.engine, (), b, dtype=x.dtype)
     try:
         common = promote(x.dtype, values.dtype, "matrix.isin")
     except DTypeError as error:
-        raise at_user_line(error) from None
+        raise error from None
     x, values = astype(x, common), reshape(astype(values, common), (values.size,))
     if values.size <= _FEW and x.ndim < 8:
         hit = any(equal(expand_dims(x, x.ndim), values), axis=-1)

@@ -9,7 +9,6 @@ from typing import Any
 
 from oa._graph.views import Broadcast, Permute, Reshape, Slice
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa._schema.declare import gradient, primitive
 from oa._schema.dtype import promote
 from oa._schema.op import Inference, Instance
@@ -46,19 +45,17 @@ def reshape(x: Matrix, shape: Any, *, copy: bool | None = None) -> Matrix:
     items = list(shape) if isinstance(shape, (tuple, list)) else [shape]
     known = math.prod(int(s) for s in items if s != -1)
     if items.count(-1) > 1:
-        raise at_user_line(ShapeError(f"matrix.reshape: shape {tuple(items)} has more than one -1"))
+        raise ShapeError(f"matrix.reshape: shape {tuple(items)} has more than one -1")
     if -1 in items:
         if known == 0 or x.size % known:
-            raise at_user_line(
-                ShapeError(f"matrix.reshape: {x.size} elements of shape {x.shape} do not fit {tuple(items)}")
+            raise ShapeError(
+                f"matrix.reshape: {x.size} elements of shape {x.shape} do not fit {tuple(items)}"
             )
         items[items.index(-1)] = x.size // known
     wanted = sp.as_shape(tuple(items), "matrix.reshape")
     if math.prod(wanted) != x.size:
-        raise at_user_line(
-            ShapeError(
-                f"matrix.reshape: shape {x.shape} has {x.size} elements, shape {wanted} has {math.prod(wanted)}"
-            )
+        raise ShapeError(
+            f"matrix.reshape: shape {x.shape} has {x.size} elements, shape {wanted} has {math.prod(wanted)}"
         )
     return x if wanted == x.shape else _reshape(x, wanted)
 
@@ -79,9 +76,7 @@ def permute_dims(x: Matrix, axes: Sequence[int]) -> Matrix:
     """Axis k of the result is axis `axes[k]` of x. Raises AxisError unless `axes` is a permutation."""
     found = tuple(sp.normalize_axis(a, x.ndim, "matrix.permute_dims") for a in axes)
     if sorted(found) != list(range(x.ndim)):
-        raise at_user_line(
-            AxisError(f"matrix.permute_dims: axes {tuple(axes)} are not a permutation of {x.ndim} axes")
-        )
+        raise AxisError(f"matrix.permute_dims: axes {tuple(axes)} are not a permutation of {x.ndim} axes")
     return x if found == tuple(range(x.ndim)) else _permute(x, found)
 
 
@@ -95,10 +90,8 @@ def transpose(x: Matrix, *axes: int) -> Matrix:
     if not axes:
         return permute_dims(x, order[::-1])
     if len(axes) != 2:
-        raise at_user_line(
-            ArgumentError(
-                f"matrix.transpose: got {len(axes)} axes, wanted none or two; see matrix.permute_dims"
-            )
+        raise ArgumentError(
+            f"matrix.transpose: got {len(axes)} axes, wanted none or two; see matrix.permute_dims"
         )
     i, j = (sp.normalize_axis(a, x.ndim, "matrix.transpose") for a in axes)
     order[i], order[j] = order[j], order[i]
@@ -115,7 +108,7 @@ def broadcast_to(x: Matrix, shape: Any) -> Matrix:
     """x repeated along new leading axes and axes of extent 1. Raises ShapeError where that does not give `shape`."""
     wanted = sp.as_shape(shape, "matrix.broadcast_to")
     if sp.broadcast([x.shape, wanted], "matrix.broadcast_to", ("x", "shape")) != wanted:
-        raise at_user_line(ShapeError(f"matrix.broadcast_to: cannot broadcast x {x.shape} to shape {wanted}"))
+        raise ShapeError(f"matrix.broadcast_to: cannot broadcast x {x.shape} to shape {wanted}")
     return x if wanted == x.shape else _broadcast_to(x, wanted)
 
 
@@ -165,7 +158,7 @@ def slice_all(x: Matrix, bounds: Sequence[Any]) -> Matrix:
     found = []
     for bound, extent in zip(bounds, x.shape):
         if bound.step == 0:
-            raise at_user_line(ArgumentError("slice step cannot be 0"))
+            raise ArgumentError("slice step cannot be 0")
         found.append(bound.indices(extent))
     if all(f == (0, e, 1) for f, e in zip(found, x.shape)):
         return x
@@ -196,7 +189,7 @@ def squeeze(x: Matrix, axis: int | Sequence[int] | None = None) -> Matrix:
         axes = sp.normalize_axes(axis, x.ndim, "matrix.squeeze")
         for a in axes:
             if x.shape[a] != 1:
-                raise at_user_line(ShapeError(f"matrix.squeeze: axis {a} has extent {x.shape[a]}, wanted 1"))
+                raise ShapeError(f"matrix.squeeze: axis {a} has extent {x.shape[a]}, wanted 1")
     return reshape(x, tuple(e for k, e in enumerate(x.shape) if k not in axes))
 
 
@@ -230,7 +223,7 @@ def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
     """
     parts = list(parts)
     if not parts or not all(isinstance(p, Matrix) for p in parts):
-        raise at_user_line(ArgumentError("matrix.concat: wanted a sequence of at least one Matrix"))
+        raise ArgumentError("matrix.concat: wanted a sequence of at least one Matrix")
     if axis is None:
         parts, axis = [reshape(p, (p.size,)) for p in parts], 0
     at = sp.normalize_axis(axis, parts[0].ndim, "matrix.concat")
@@ -239,11 +232,9 @@ def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
         if p.ndim != first.ndim or any(
             a != b for i, (a, b) in enumerate(zip(p.shape, first.shape)) if i != at
         ):
-            raise at_user_line(
-                ShapeError(
-                    f"matrix.concat: part {k} has shape {p.shape}, part 0 {first.shape};"
-                    f" all axes but {at} must agree"
-                )
+            raise ShapeError(
+                f"matrix.concat: part {k} has shape {p.shape}, part 0 {first.shape};"
+                f" all axes but {at} must agree"
             )
     parts = _promoted(parts)
     return parts[0] if len(parts) == 1 else _concat(*parts, axis=at)
@@ -255,7 +246,7 @@ def _promoted(parts: list[Matrix]) -> list[Matrix]:
         for p in parts[1:]:
             dtype = promote(dtype, p.dtype, "matrix.concat")
     except DTypeError as error:
-        raise at_user_line(error) from None
+        raise error from None
     return [p if p.dtype is dtype else p.astype(dtype) for p in parts]
 
 

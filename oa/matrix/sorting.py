@@ -11,7 +11,6 @@ import math
 
 from oa._schema import expr
 from oa._schema import spec as sp
-from oa._schema.call import at_user_line
 from oa._schema.declare import primitive
 from oa._schema.dtype import float32, int32, uint32
 from oa._schema.expr import Expr, resolve
@@ -149,9 +148,7 @@ def topk(x: Matrix, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Ma
     """
     at = sp.normalize_axis(axis, x.ndim, "matrix.topk")
     if not 0 <= k <= x.shape[at]:
-        raise at_user_line(
-            ArgumentError(f"matrix.topk: k is {k} of {x.shape[at]} elements along axis {axis}")
-        )
+        raise ArgumentError(f"matrix.topk: k is {k} of {x.shape[at]} elements along axis {axis}")
     order = slice(argsort(x, axis=at, descending=largest), at, 0, k)
     return gather(x, order, axis=at), order
 
@@ -163,9 +160,7 @@ def top_k_mask(indices: Matrix, count: int) -> Matrix:
     [[1.0, 0.0, 1.0, 0.0]]
     """
     if not indices.dtype.is_integer or not indices.ndim:
-        raise at_user_line(
-            DTypeError(f"matrix.top_k_mask: indices are {indices.dtype.name} of rank {indices.ndim}")
-        )
+        raise DTypeError(f"matrix.top_k_mask: indices are {indices.dtype.name} of rank {indices.ndim}")
     classes = reshape(arange(indices.engine, count, dtype=indices.dtype), (count, 1))
     hit = equal(classes, reshape(indices, (*indices.shape[:-1], 1, indices.shape[-1])))
     return astype(sum(astype(hit, int32), axis=-1) > 0, float32)

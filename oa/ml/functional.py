@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from oa import matrix
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix import Matrix
 
@@ -24,9 +23,7 @@ def layer_norm(x: Matrix, weight: Matrix, bias: Matrix, eps: float = 1e-5) -> Ma
     """
     for name, value in (("weight", weight), ("bias", bias)):
         if value.shape != x.shape[-1:]:
-            raise at_user_line(
-                ShapeError(f"layer_norm: {name} has shape {value.shape}; x {x.shape} wants {x.shape[-1:]}")
-            )
+            raise ShapeError(f"layer_norm: {name} has shape {value.shape}; x {x.shape} wants {x.shape[-1:]}")
     centred = x - matrix.mean(x, axis=-1, keepdims=True)
     variance = matrix.mean(centred * centred, axis=-1, keepdims=True)
     scale = 1.0 / matrix.sqrt(variance + eps)  # once a row, so that an element costs multiplications only
@@ -45,10 +42,8 @@ def scaled_dot_product_attention(
         ShapeError: query and key differ in D, or `causal` with T != S.
     """
     if query.shape[-1] != key.shape[-1]:
-        raise at_user_line(
-            ShapeError(
-                f"scaled_dot_product_attention: query {query.shape} and key {key.shape} differ in the last axis"
-            )
+        raise ShapeError(
+            f"scaled_dot_product_attention: query {query.shape} and key {key.shape} differ in the last axis"
         )
     rows, columns = query.shape[-2], key.shape[-2]
     scores = matrix.matmul(query, matrix.transpose(key, -1, -2)) * (1.0 / math.sqrt(query.shape[-1]))
@@ -56,10 +51,8 @@ def scaled_dot_product_attention(
         scores = scores + mask
     if causal:
         if rows != columns:
-            raise at_user_line(
-                ShapeError(
-                    f"scaled_dot_product_attention: causal wants as many queries as keys, got {rows} and {columns}"
-                )
+            raise ShapeError(
+                f"scaled_dot_product_attention: causal wants as many queries as keys, got {rows} and {columns}"
             )
         position = matrix.arange(query.engine, rows)
         allowed = matrix.expand_dims(position, 1) >= matrix.expand_dims(position, 0)
@@ -83,9 +76,7 @@ def dropout(x: Matrix, p: float = 0.5) -> Matrix:
 def check_probability(p: float, what: str) -> None:
     """Raise ArgumentError unless 0 <= p < 1."""
     if not 0.0 <= p < 1.0:
-        raise at_user_line(
-            ArgumentError(f"{what}: p is {p!r}; wanted a probability of at least 0 and below 1")
-        )
+        raise ArgumentError(f"{what}: p is {p!r}; wanted a probability of at least 0 and below 1")
 
 
 def cross_entropy(logits: Matrix, targets: Matrix) -> Matrix:
@@ -103,14 +94,10 @@ def cross_entropy(logits: Matrix, targets: Matrix) -> Matrix:
         1.3862943649291992
     """
     if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
-        raise at_user_line(
-            ShapeError(
-                f"cross_entropy: targets have shape {targets.shape}; logits {logits.shape} want {logits.shape[:-1]}"
-            )
+        raise ShapeError(
+            f"cross_entropy: targets have shape {targets.shape}; logits {logits.shape} want {logits.shape[:-1]}"
         )
     if not targets.dtype.is_integer:
-        raise at_user_line(
-            DTypeError(f"cross_entropy: targets are {targets.dtype.name}; wanted integer class numbers")
-        )
+        raise DTypeError(f"cross_entropy: targets are {targets.dtype.name}; wanted integer class numbers")
     picked = matrix.gather(matrix.log_softmax(logits, axis=-1), matrix.expand_dims(targets, -1), axis=-1)
     return -matrix.mean(picked)

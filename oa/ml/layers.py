@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 from oa import matrix
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError, ShapeError
 from oa.matrix import Matrix
 from oa.ml import functional
@@ -21,9 +20,7 @@ from oa.ml.parameter import Parameter
 def _positive(what: str, **sizes: int) -> None:
     for name, size in sizes.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise at_user_line(
-                ArgumentError(f"{what}: {name} is {size!r}; wanted a whole number of at least 1")
-            )
+            raise ArgumentError(f"{what}: {name} is {size!r}; wanted a whole number of at least 1")
 
 
 class Linear(Module):
@@ -47,9 +44,7 @@ class Linear(Module):
     def forward(self, x: Matrix) -> Matrix:
         """[..., in_features] -> [..., out_features]."""
         if not x.shape or x.shape[-1] != self.in_features:
-            raise at_user_line(
-                ShapeError(f"Linear: x has shape {x.shape}; its last axis must be {self.in_features}")
-            )
+            raise ShapeError(f"Linear: x has shape {x.shape}; its last axis must be {self.in_features}")
         y = matrix.mat_mul_nt(x, self.weight.value)
         return y if self.bias is None else y + self.bias.value
 
@@ -131,10 +126,8 @@ class MultiHeadAttention(Module):
     ) -> None:
         _positive("MultiHeadAttention", width=width, heads=heads)
         if width % heads:
-            raise at_user_line(
-                ArgumentError(
-                    f"MultiHeadAttention: {heads} heads do not divide width {width}; choose a divisor"
-                )
+            raise ArgumentError(
+                f"MultiHeadAttention: {heads} heads do not divide width {width}; choose a divisor"
             )
         self.width, self.heads, self.causal = width, heads, causal
         self.qkv = Linear(engine, width, 3 * width, bias=bias)
@@ -144,10 +137,8 @@ class MultiHeadAttention(Module):
     def forward(self, x: Matrix, mask: Matrix | None = None) -> Matrix:
         """[B, T, width] -> [B, T, width]; `mask` is added to the scores and broadcasts to [B, heads, T, T]."""
         if x.ndim != 3:
-            raise at_user_line(
-                ShapeError(
-                    f"MultiHeadAttention: x has shape {x.shape}; wanted [batch, positions, {self.width}]"
-                )
+            raise ShapeError(
+                f"MultiHeadAttention: x has shape {x.shape}; wanted [batch, positions, {self.width}]"
             )
         b, t, _ = x.shape
         packed = matrix.reshape(self.qkv(x), (b, t, 3, self.heads, self.width // self.heads))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError
 from oa.matrix import Matrix
 from oa.ml.parameter import Parameter, as_matrix, assign_all, check_fits
@@ -107,7 +106,7 @@ class Module:
         if unknown := [n for n in values if n not in own]:
             problems.append(f"unknown: {', '.join(unknown)}")
         if problems:
-            raise at_user_line(ArgumentError(f"{type(self).__name__}.load_state_dict: {'; '.join(problems)}"))
+            raise ArgumentError(f"{type(self).__name__}.load_state_dict: {'; '.join(problems)}")
         fitting: dict[Parameter, Matrix] = {}
         for name, parameter in own.items():
             value = as_matrix(parameter.engine, values[name])

@@ -8,7 +8,6 @@ from typing import Any
 
 from oa import matrix
 from oa._graph.state import State
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError, ShapeError
 from oa.matrix import Matrix
 from oa.ml.parameter import FlatParameters, Parameter, as_matrix, check_fits
@@ -24,9 +23,7 @@ def clip_grad_norm(gradients: Sequence[Matrix], max_norm: float) -> tuple[list[M
         ArgumentError: no gradients, or max_norm not positive.
     """
     if not gradients:
-        raise at_user_line(
-            ArgumentError("clip_grad_norm: the list of gradients is empty; wanted at least one")
-        )
+        raise ArgumentError("clip_grad_norm: the list of gradients is empty; wanted at least one")
     _check(max_norm > 0.0, f"clip_grad_norm: max_norm is {max_norm!r}; wanted a positive number")
     total = matrix.sum(gradients[0] * gradients[0])
     for g in gradients[1:]:
@@ -148,16 +145,12 @@ class AdamW:
         """
         wanted = ["step", *(f"{letter}.{n}" for letter in "mv" for n in self._names)]
         if differing := sorted(set(wanted) ^ set(values)):
-            raise at_user_line(
-                ArgumentError(f"AdamW.load_state_dict: names missing or unknown: {', '.join(differing)}")
-            )
+            raise ArgumentError(f"AdamW.load_state_dict: names missing or unknown: {', '.join(differing)}")
         found = {n: as_matrix(self.engine, v) for n, v in values.items()}
         step = found["step"]
         if step.shape != () or step.dtype.name != "int32":
-            raise at_user_line(
-                ShapeError(
-                    f"AdamW.load_state_dict: step is {step.dtype.name} {step.shape}; wanted int32 of rank 0"
-                )
+            raise ShapeError(
+                f"AdamW.load_state_dict: step is {step.dtype.name} {step.shape}; wanted int32 of rank 0"
             )
         for letter in "mv":
             for name, parameter in zip(self._names, self._flat.parameters):
@@ -181,4 +174,4 @@ def _one_minus_power(beta: float, count: Matrix) -> Matrix:
 
 def _check(holds: bool, message: str) -> None:
     if not holds:
-        raise at_user_line(ArgumentError(message))
+        raise ArgumentError(message)

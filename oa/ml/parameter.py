@@ -8,7 +8,6 @@ from typing import Any
 
 from oa import matrix
 from oa._graph.state import State
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError, DTypeError, EngineMismatch, ShapeError
 from oa.matrix import Matrix
 from oa.ml import tape
@@ -39,9 +38,7 @@ class Parameter:
 
     def __init__(self, value: Matrix) -> None:
         if value.dtype.name != "float32":
-            raise at_user_line(
-                DTypeError(f"Parameter: the value is {value.dtype.name}; cast it with .astype('float32')")
-            )
+            raise DTypeError(f"Parameter: the value is {value.dtype.name}; cast it with .astype('float32')")
         self._state = State(value.engine, value)
         self._shape = tuple(value.shape)
         self._flat: FlatParameters | None = None
@@ -114,21 +111,15 @@ class FlatParameters:
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         if not parameters:
-            raise at_user_line(
-                ArgumentError("FlatParameters: the list of parameters is empty; wanted at least one")
-            )
+            raise ArgumentError("FlatParameters: the list of parameters is empty; wanted at least one")
         if len(set(map(id, parameters))) != len(parameters):
-            raise at_user_line(ArgumentError("FlatParameters: a parameter is listed twice; list each once"))
+            raise ArgumentError("FlatParameters: a parameter is listed twice; list each once")
         engine = parameters[0].engine
         for p in parameters:
             if p.engine is not engine:
-                raise at_user_line(
-                    EngineMismatch("FlatParameters: the parameters belong to two engines; group by engine")
-                )
+                raise EngineMismatch("FlatParameters: the parameters belong to two engines; group by engine")
             if p.flat is not None:
-                raise at_user_line(
-                    ArgumentError(f"FlatParameters: {p!r} belongs to another optimiser; train it with one")
-                )
+                raise ArgumentError(f"FlatParameters: {p!r} belongs to another optimiser; train it with one")
         self.engine = engine
         self.parameters = tuple(parameters)
         self._starts: list[int] = []
@@ -158,17 +149,13 @@ class FlatParameters:
             ShapeError: a part has not its parameter's shape.
         """
         if len(parts) != len(self.parameters):
-            raise at_user_line(
-                ArgumentError(f"got {len(parts)} gradients or values for {len(self.parameters)} parameters")
-            )
+            raise ArgumentError(f"got {len(parts)} gradients or values for {len(self.parameters)} parameters")
         pieces: list[Matrix] = []
         for i, (p, part) in enumerate(zip(self.parameters, parts)):
             used = 0
             if part is not None:
                 if tuple(part.shape) != p.shape:
-                    raise at_user_line(
-                        ShapeError(f"gradient or value {i} has shape {part.shape}; wanted {p.shape}")
-                    )
+                    raise ShapeError(f"gradient or value {i} has shape {part.shape}; wanted {p.shape}")
                 pieces.append(matrix.reshape(part, (p.size,)))
                 used = p.size
             empty = -(-p.size // ALIGNMENT) * ALIGNMENT - used
@@ -201,17 +188,11 @@ def assign_all(values: Mapping[Parameter, Matrix]) -> None:
 def check_fits(parameter: Parameter, value: Matrix, what: str) -> None:
     """Raise ShapeError, DTypeError or EngineMismatch unless `value` can take the parameter's place."""
     if tuple(value.shape) != parameter.shape:
-        raise at_user_line(
-            ShapeError(f"{what}: the value has shape {tuple(value.shape)}; wanted {parameter.shape}")
-        )
+        raise ShapeError(f"{what}: the value has shape {tuple(value.shape)}; wanted {parameter.shape}")
     if value.dtype.name != "float32":
-        raise at_user_line(
-            DTypeError(f"{what}: the value is {value.dtype.name}; cast it with .astype('float32')")
-        )
+        raise DTypeError(f"{what}: the value is {value.dtype.name}; cast it with .astype('float32')")
     if value.engine is not parameter.engine:
-        raise at_user_line(
-            EngineMismatch(f"{what}: the value is of another engine; move it with oa.matrix.from_numpy")
-        )
+        raise EngineMismatch(f"{what}: the value is of another engine; move it with oa.matrix.from_numpy")
 
 
 def as_matrix(engine: Any, value: Any) -> Matrix:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 from oa import matrix
-from oa._schema.call import at_user_line
 from oa.errors import ArgumentError
 from oa.matrix import Matrix
 
@@ -27,11 +26,9 @@ def warmup_cosine(peak: float, *, steps: int, warmup: int = 0, floor: float = 0.
         >>> optimizer = oa.ml.AdamW(model.parameters(), lr=oa.ml.warmup_cosine(3e-3, steps=500, warmup=50))
     """
     if steps < 1 or not 0 <= warmup <= steps or not 0.0 <= floor <= 1.0 or not peak > 0.0:
-        raise at_user_line(
-            ArgumentError(
-                f"warmup_cosine: peak={peak!r}, steps={steps!r}, warmup={warmup!r}, floor={floor!r}; wanted peak > 0, steps >= 1,"
-                " 0 <= warmup <= steps and 0 <= floor <= 1"
-            )
+        raise ArgumentError(
+            f"warmup_cosine: peak={peak!r}, steps={steps!r}, warmup={warmup!r}, floor={floor!r}; wanted peak > 0, steps >= 1,"
+            " 0 <= warmup <= steps and 0 <= floor <= 1"
         )
 
     def rate(step: Matrix) -> Matrix:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oa import matrix
-from oa._graph.node import Value, number_of
+from oa._graph.node import Value, number_of, standing_for
 from oa._schema.op import Derived, Instance
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, TapeError
@@ -162,7 +162,7 @@ class GradientTape:
         names = instance.op.operands
         kept: dict[str | int, Any] = {}
         for name in instance.op.saves:
-            kept[name] = results[0] if name == "result" else _handle(values[names.index(name)])
+            kept[name] = _handle(results[0]._value if name == "result" else values[names.index(name)])
         return kept
 
     # -- playing back
@@ -232,8 +232,16 @@ class GradientTape:
 
 
 def _handle(value: Value) -> Any:
-    """The user's object of a value, or for a Python number the number's value itself."""
-    return value.handle() if value.number is None else value
+    """A value with the user's object that keeps it wanted, or for a Python number the number's value alone."""
+    if value.number is not None:
+        return value
+    value.kept = True
+    return value.handle(), value
+
+
+def _restored(kept: Any) -> Any:
+    """What the gradient rule is given: an object that stands for the value, whatever was assigned to the user's."""
+    return standing_for(kept[1], kept[0]) if isinstance(kept, tuple) else kept
 
 
 def _pull(entry: _Entry, cotangents: list[Any]) -> list[Any]:
@@ -245,7 +253,7 @@ def _pull(entry: _Entry, cotangents: list[Any]) -> list[Any]:
         return _pull_composite(entry, cotangents)
     rule = entry.instance.op.gradient
     assert rule is not None
-    found = rule(entry.instance, cotangents[0], **entry.kept)
+    found = rule(entry.instance, cotangents[0], **{k: _restored(v) for k, v in entry.kept.items()})
     return [ct if flag else None for ct, flag in zip(found, entry.watched)]
 
 
@@ -266,13 +274,13 @@ def _pull_pointwise(entry: _Entry, ct: Matrix) -> list[Any]:
 
 
 def _value(kept: Any) -> Value:
-    return kept._value if isinstance(kept, Typed) else kept
+    return kept[1] if isinstance(kept, tuple) else kept._value if isinstance(kept, Typed) else kept
 
 
 def _pull_composite(entry: _Entry, cotangents: list[Any]) -> list[Any]:
     """The composite's body is recorded again, node by node; lowering finds it equal to what the forward pass expands to."""
     graph = entry.instance.template.graph
-    handles = [entry.kept[k] for k in range(len(entry.inputs))]
+    handles = [_restored(entry.kept[k]) for k in range(len(entry.inputs))]
     ct = next(c for c in cotangents if c is not None)
     engine, facade = ct._engine, type(ct)
     with GradientTape(persistent=True) as tape:

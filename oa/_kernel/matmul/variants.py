@@ -44,8 +44,8 @@ class Variant:
         return self.recipe.name
 
 
-#: How the layouts of (A, B) are called in names: any strides, else each operand transposed or not.
-_LAYOUTS = {(0, 0): "any", (1, 2): "nn", (1, 1): "nt", (2, 2): "tn", (1, 0): "nx", (2, 0): "tx"}
+#: How the layouts of (A, B) are called in names: each operand n(ormal), t(ransposed) or x (any strides).
+_LAYOUTS = {(0, 0): "any", (1, 2): "nn", (1, 1): "nt", (2, 2): "tn", (1, 0): "nx", (2, 0): "tx", (0, 2): "xn"}
 
 
 def _recipe(
@@ -63,7 +63,7 @@ def _registers(rows: int, columns: int, gx: int, gy: int) -> Variant:
 
 def _lanes(rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
     width = min(columns, 4)
-    name = f"lanes_{rows}x{8 * columns}_{_LAYOUTS[a, b]}"
+    name = f"lanes_{rows}x{8 * columns}_{_LAYOUTS[a, b]}{'' if whole else '_ragged'}"
     recipe = _recipe(
         name,
         "lanes",
@@ -104,14 +104,16 @@ _VECTOR_LAYOUTS = ((1, 2), (1, 1), (2, 2))
 #: For any device.
 REGISTERS = (_registers(4, 4, 8, 8), _registers(8, 8, 8, 8), _registers(4, 1, 1, 8))
 
-#: For software devices whose subgroups are 8 invocations.
+#: For software devices whose subgroups are 8 invocations. Ragged ones store one column at a time, which the device's compiler
+#: takes long to translate: hence their smaller tiles.
 LANES = (
     *(
         _lanes(rows, n, a, b, True)
         for rows, n in ((64, 8), (32, 8), (16, 8), (64, 2))
         for a, b in _VECTOR_LAYOUTS
     ),
-    *(_lanes(32, 8, a, b, False) for a, b in ((0, 0), (1, 0), (2, 0))),
+    _lanes(64, 8, 0, 2, True),
+    *(_lanes(32, 8, a, b, False) for a, b in ((0, 0), (1, 0), (2, 0), (1, 1))),
     _lanes(8, 8, 0, 0, False),
     _lanes(32, 2, 0, 0, False),
 )
