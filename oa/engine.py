@@ -384,6 +384,8 @@ class Engine:
                     )
                 )
             self.flush()
+            if value.error is not None:
+                raise value.error
         if value.storage is None:
             raise self._unusable(value)
 

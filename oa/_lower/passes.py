@@ -30,6 +30,7 @@ from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
 from oa._lower.route import address, route, view_source
 from oa._lower.schedule import levels, with_barriers
 from oa._schema.spec import contiguous_strides
+from oa.errors import AllocationLimit
 
 if TYPE_CHECKING:
     from oa._device import Profile
@@ -69,6 +70,7 @@ def lower(
     base = route(expand(graph), profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
     fusion = Fusion(base, buffers, profile.tuning, fused)
+    _check_sizes(fusion, profile)
     in_place = aliases(fusion)
     found = drafts(fusion, profile, in_place)
     at = levels(found, in_place)
@@ -91,6 +93,23 @@ def lower(
     prove(plan, [[ref for ref, _ in found[k].operands] for k in order], parents, profile)
     results = tuple(_binding(base, root, outputs, stored) for root in base.roots)
     return Program(plan, results, stored, scalars, base.text())
+
+
+def _check_sizes(fusion: Fusion, profile: Profile) -> None:
+    """AllocationLimit when a value that must be stored is larger than one allocation, or one binding, can be."""
+    limit = profile.limits.max_allocation
+    if profile.addressing == "descriptor":
+        limit = min(limit, profile.limits.max_storage_range)
+    for cluster in fusion.clusters:
+        for ref in fusion.outputs(cluster):
+            node = fusion.base.nodes[ref]
+            if node.spec.nbytes > limit:
+                raise AllocationLimit(
+                    f"{node.name}: {node.spec!r} takes {node.spec.nbytes:,} bytes; one allocation of this device holds"
+                    f" at most {limit:,}: compute the value in parts",
+                    requested=node.spec.nbytes,
+                    largest=limit,
+                )
 
 
 def prove(plan: Plan, identities: list[list[int]], parents: dict[int, int], profile: Profile) -> None:
