@@ -20,7 +20,8 @@ def _operation(function: Callable[..., Any], kind: str, **fields: Any) -> Operat
     operands = tuple(n for n, p in parameters.items() if p.annotation in OPERAND_ANNOTATIONS)
     attributes = {n: p.default for n, p in parameters.items() if n not in operands}
     domain = function.__module__.split(".")[1]
-    return Operation(f"{domain}.{function.__name__}", kind, function, operands, attributes, **fields)
+    name = function.__name__.lstrip("_")
+    return Operation(f"{domain}.{name}", kind, function, operands, attributes, **fields)
 
 
 def _declare(function: F, kind: str, **fields: Any) -> F:
