@@ -63,14 +63,15 @@ class Size:
         )  # fmt: skip
 
 
-_PRODUCTS = ((64, 192), (64, 64), (64, 256), (256, 64), (64, 97))
+_PRODUCTS = ((64, 192), (64, 64), (64, 256), (256, 64), (64, 103))
 _CPU = (
     Size(512, 512, 512),
-    *(Size(2048, n, k) for k, n in _PRODUCTS),  # forward
-    *(Size(2048, k, n, "nt") for k, n in _PRODUCTS),  # gradient of the input
-    *(Size(k, n, 2048, "tn") for k, n in _PRODUCTS),  # gradient of the weight
-    Size(64, 64, 16, batch=128),
+    *(Size(2048, n, k, "nt") for k, n in _PRODUCTS),  # forward: a weight is stored as (outputs, inputs)
+    *(Size(2048, k, n) for k, n in _PRODUCTS),  # gradient of the input
+    *(Size(n, k, 2048, "tn") for k, n in _PRODUCTS),  # gradient of the weight
+    Size(64, 64, 16, "nt", batch=128),
     Size(64, 16, 64, batch=128),
+    Size(16, 64, 64, "tn", batch=128),
     Size(1, 512, 512),
     Size(512, 1, 512),
 )
@@ -80,10 +81,10 @@ _GPU = (
     Size(4095, 4093, 4097),
     Size(256, 256, 256),
     Size(512, 512, 512),
-    *(Size(2048, n, k) for k, n in _PRODUCTS),
-    *(Size(k, n, 2048, "tn") for k, n in _PRODUCTS),
+    *(Size(2048, n, k, "nt") for k, n in _PRODUCTS),
+    *(Size(n, k, 2048, "tn") for k, n in _PRODUCTS),
     Size(64, 64, 65536, "tn"),
-    Size(64, 64, 16, batch=128),
+    Size(64, 64, 16, "nt", batch=128),
     Size(64, 64, 64, batch=4096),
     Size(1, 4096, 4096),
     Size(4096, 1, 4096),

@@ -129,7 +129,9 @@ class Runner:
             self._args.map[place : place + len(block)] = block
             chosen = None
             if kernel.addressing == "descriptor":
-                pool = self._pools.setdefault(kernel.buffers, self.device.descriptor_pool(64, kernel.buffers))
+                pool = self._pools.get(kernel.buffers)
+                if pool is None:
+                    pool = self._pools[kernel.buffers] = self.device.descriptor_pool(64, kernel.buffers)
                 chosen = pool.allocate(self.pipeline(kernel))
                 pool.write(chosen, [(self._args, 0, _ARGS), *((b, 0, b.size) for b in bound)])
             made.append((self.pipeline(kernel), chosen, place, launch.groups))

@@ -131,7 +131,7 @@ def edge_sizes(variant: Variant) -> list[tuple[int, int, int]]:
     return [(max(1, m), max(1, n), k) for m, n, k in sizes]
 
 
-LAYOUTS = {(0, 0): "nn", (1, 2): "nn", (1, 1): "nt", (2, 2): "tn", (1, 0): "nn", (2, 0): "tn"}
+LAYOUTS = {(0, 0): "nn", (1, 2): "nn", (1, 1): "nt", (2, 2): "tn", (1, 0): "nn", (2, 0): "tn", (0, 2): "nn"}
 ALL = {v.name: v for v in (*REGISTERS, *LANES, *TILES, *VECTORS)}
 
 
