@@ -38,6 +38,7 @@ from oa._schema.op import Instance
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
 from oa._vk import open_instance
+from oa.audit import audit
 from oa.config import CONFIG
 from oa.errors import (
     ArgumentError,
@@ -314,7 +315,8 @@ class Engine:
             program = self._programs.get(batch_key(batch, roots), lambda: freeze(batch, roots))
             self._submit(program, batch, roots)
         except BaseException as error:
-            if isinstance(error, OaError) and self._clock.refusal is None and len(batch.nodes) > 1:
+            mendable = self._clock.refusal is None and not CONFIG.check and len(batch.nodes) > 1
+            if mendable and isinstance(error, OaError):
                 self._run_halves(batch, roots, error)
                 return
             self._poison(roots, error)
@@ -322,6 +324,7 @@ class Engine:
                 not isinstance(error, OaError)
                 or self._clock.refusal is not None
                 or isinstance(error, OutOfMemory)
+                or CONFIG.check
             ):
                 raise
 
@@ -353,6 +356,8 @@ class Engine:
         externals = batch.externals
         inputs = [externals[k].storage for k in program.stored_inputs]
         scalars = [_pattern(externals[k]) for k in program.scalar_inputs]
+        if CONFIG.check:
+            audit(self, program, inputs, scalars, lambda k: line_of(batch.nodes[k].where))
         outputs = [self._pool.allocate(slot.size) for slot in program.plan.outputs]
         if program.plan.steps:
             self._executor.run(program.plan, inputs, outputs, scalars, timing=self._profiler)

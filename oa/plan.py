@@ -10,7 +10,7 @@ from typing import Any
 from oa._graph.batching import wanted
 from oa._graph.capture import HIGH_SEED, LOW_SEED, Capture
 from oa._graph.graph import Input, freeze
-from oa._graph.node import Value, number_of
+from oa._graph.node import Value, line_of, number_of
 from oa._graph.ownership import holders
 from oa._graph.state import State
 from oa._graph.views import Layout, contiguous
@@ -19,6 +19,8 @@ from oa._schema import scalar as sc
 from oa._schema.copying import copy_instance
 from oa._schema.spec import Spec
 from oa._schema.value import Typed
+from oa.audit import audit
+from oa.config import CONFIG
 from oa.errors import ArgumentError, CaptureError, DTypeError, EngineMismatch, ShapeError
 
 
@@ -242,6 +244,8 @@ class CapturedPlan:
         inputs = self._inputs()
         outputs = self._outputs()
         scalars = self._scalar_words()
+        if CONFIG.check:
+            audit(engine, self._program, inputs, scalars, lambda k: line_of(self._nodes[k].where))
         finals = self._finals(inputs, outputs)
         before = ([c._held for c in self._cells], [(r.storage, r.layout) for r in self._roots], engine._draws)
         last_use = outputs[0].last_use if outputs else 0

@@ -24,6 +24,7 @@ class Programs:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
+        self._unaudited: dict[int, tuple[Program, Graph]] = {}  #: with OA_CHECK, by identity: programs that never ran
         self._known: OrderedDict[Any, Program] = OrderedDict()
         self._hits = 0
         self._lowerings = 0
@@ -53,7 +54,19 @@ class Programs:
         program = lower(graph, self._profile, owned=owned)
         if CONFIG.show:
             sys.stderr.write(program.plan.text())
+        if CONFIG.check:
+            self._unaudited[id(program)] = (program, graph)
         return program
+
+    def unaudited(self, program: Program) -> Graph | None:
+        """The graph of a program at its first run with OA_CHECK, afterwards None."""
+        found = self._unaudited.pop(id(program), None)
+        return None if found is None else found[1]
+
+    @property
+    def profile(self) -> Profile:
+        """What programs are lowered for."""
+        return self._profile
 
     def counters(self) -> dict[str, int]:
         """Cache hits, lowerings and programs held."""

@@ -18,8 +18,8 @@ BLOCKS = [pytest.param(k, marks=pytest.mark.slow if k % 10 else ()) for k in ran
 
 
 def length(seed: int) -> int:
-    """Most programs are short, one in five has up to 60 operations: a fault in a short one is sooner found."""
-    return 1 + seed * 7 % (60 if seed % 5 == 0 else 14)
+    """Most programs are short, one in ten has up to 60 operations: a fault in a short one is sooner found."""
+    return 1 + seed * 7 % (60 if seed % 10 == 0 else 11)
 
 
 def programs(block: int, smooth: bool) -> list[tuple[int, Program]]:
