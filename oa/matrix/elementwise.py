@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from oa._graph.node import again
 from oa._schema import expr
 from oa._schema.declare import pointwise, primitive
 from oa._schema.dtype import DType, as_dtype
@@ -360,7 +361,7 @@ def copysign(a: Operand, b: Operand) -> Matrix:
 @pointwise(kinds="if")
 def relu(x: Matrix) -> Matrix:
     """max(x, 0); NaN stays NaN. Gradient 0 at 0."""
-    return _call("where", _call("lt", x, 0), 0, _call("add", x, 0))
+    return _call("where", _call("le", x, 0), 0, _call("add", x, 0))
 
 
 @pointwise(kinds="f")
@@ -403,11 +404,12 @@ def copy(x: Matrix) -> Matrix:
 def astype(x: Matrix, dtype: Any, *, copy: bool = True, device: Any = None) -> Matrix:
     """The elements converted to `dtype`: floats to integers truncate and saturate (NaN gives 0), integers wrap, to bool: != 0.
 
-    Values are immutable, so `copy` changes nothing that can be seen; `device` moves the result to another Engine.
+    Without `copy` the result may be x itself; `device` moves the result to another Engine.
 
     >>> oa.matrix.astype(oa.matrix.from_list(engine, [1.9, -1.9]), oa.int32).tolist()
     [1, -1]
     """
     wanted = as_dtype(dtype)
-    found = x if x.dtype is wanted else _astype(x, wanted)
+    same = again(x) if copy else x
+    found = same if x.dtype is wanted else _astype(x, wanted)
     return found if device is None else found.to_device(device)
