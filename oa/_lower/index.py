@@ -7,6 +7,7 @@ values read from data (gather). Extents are known here, so reshapes that only re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from oa._graph.views import Broadcast, Permute, Reshape, Slice, View
 from oa._schema.scalar import Scalar
@@ -140,6 +141,7 @@ ZERO = Ix()
 Coords = tuple[Ix, ...]
 
 
+@lru_cache(maxsize=4096)
 def dims(shape: Shape, first: int = 0) -> Coords:
     """The identity: each axis its own loop dimension, 0 where the extent is 1."""
     return tuple(ZERO if e == 1 else Ix(0, ((Dim(first + k), 1),)) for k, e in enumerate(shape))
