@@ -10,7 +10,7 @@ from typing import Any
 from oa._graph.batching import wanted
 from oa._graph.capture import HIGH_SEED, LOW_SEED, Capture
 from oa._graph.graph import Input, freeze
-from oa._graph.node import Value, line_of, number_of
+from oa._graph.node import Value, line_of, number_of, standing_for
 from oa._graph.ownership import holders
 from oa._graph.state import State
 from oa._graph.views import Layout, contiguous
@@ -87,6 +87,7 @@ class _Slot:
     serial: int  #: of the captured value, which need not live on
     cell: State | None
     bound: Typed | None
+    value: Value | None  #: of `bound`, whatever is assigned to the object
 
 
 class CapturedPlan:
@@ -138,9 +139,8 @@ class CapturedPlan:
             bound = found.batch.handles[k]
             if bound is None:
                 bound = Typed(self.engine, value)
-            self._slots.append(
-                _Slot(value.spec, layout, number_of(value), cell, bound if cell is None else None)
-            )
+            held = (bound, value) if cell is None else (None, None)
+            self._slots.append(_Slot(value.spec, layout, number_of(value), cell, *held))
         self._scalars: list[tuple[int, int | None]] = []  # bits, or what of the random stream it is
         for k in self._program.scalar_inputs:
             value = externals[k]
@@ -160,7 +160,9 @@ class CapturedPlan:
     @property
     def inputs(self) -> list[Any]:
         """What each input is now: a State cell, or the value bound there."""
-        return [slot.bound if slot.cell is None else slot.cell for slot in self._slots]
+        return [
+            slot.cell if slot.value is None else standing_for(slot.value, slot.bound) for slot in self._slots
+        ]
 
     def bind(self, slot: Any, value: Typed) -> None:
         """Use `value` where `slot` was captured, from the next submission on. The plan keeps it until another is bound.
@@ -212,7 +214,7 @@ class CapturedPlan:
                 )
             value = _copied(self.engine, value)
             self.engine.flush()
-        place.bound = value
+        place.bound, place.value = value, value._value
 
     def _position(self, slot: Any) -> int:
         if isinstance(slot, State):
@@ -275,8 +277,8 @@ class CapturedPlan:
                     slot.cell._held, copied = _copied(self.engine, held), True
         if copied:
             self.engine.flush()
-        handles = [slot.bound if slot.cell is None else slot.cell._held for slot in self._slots]
-        return [handle._value.storage for handle in handles if handle is not None]
+        values = [slot.value if slot.cell is None else slot.cell._held._value for slot in self._slots]
+        return [value.storage for value in values if value is not None]
 
     def _outputs(self) -> list[Storage]:
         """The storages to write: those of `outputs` again, but for what a view or cell holds by now; new ones for cells."""

@@ -68,15 +68,20 @@ class Handles:
 
 def again(handle: Any) -> Any:
     """Another object for the same value: what happens to the one (`m[k] = v`) does not touch the other."""
+    made = type(handle)(handle._engine, handle._value)
+    stand_for(made)
+    return made
+
+
+def stand_for(handle: Any) -> None:
+    """`handle` stands for its value from now on, like those that do already."""
     value: Value = handle._value
-    made = type(handle)(handle._engine, value)
     known = value.handle
     if isinstance(known, Handles):
         known.references = [r for r in known.references if r() is not None]
-        known.references.append(ref(made))
+        known.references.append(ref(handle))
     else:
-        value.handle = Handles([known, ref(made)])
-    return made
+        value.handle = Handles([known, ref(handle)])
 
 
 def standing_for(value: Value, handle: Any) -> Any:

@@ -123,6 +123,7 @@ from oa.matrix.shape import (
 )
 from oa.matrix.sorting import argsort, sort, top_k_mask, topk
 from oa.matrix.special import conj, imag, logaddexp, nextafter, real
+from oa.matrix.subscript import put
 from oa.matrix.value import Matrix
 
 value._operations = sys.modules[__name__]
@@ -257,6 +258,7 @@ __all__ = [
     "positive",
     "pow",
     "prod",
+    "put",
     "real",
     "reciprocal",
     "relu",

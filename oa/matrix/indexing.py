@@ -10,12 +10,12 @@ from oa._schema.declare import gradient, primitive
 from oa._schema.dtype import float32, int32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
-from oa.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.create import arange
 from oa.matrix.elementwise import astype, equal, where
 from oa.matrix.linalg import matmul
 from oa.matrix.reduce import sum
-from oa.matrix.shape import expand_dims, permute_dims, reshape, slice_all
+from oa.matrix.shape import expand_dims, permute_dims, reshape
 from oa.matrix.value import Matrix
 
 #: Elements of the one-hot matrix up to which a gather's adjoint is a matrix product.
@@ -134,65 +134,3 @@ def one_hot(indices: Matrix, count: int, *, dtype: Any = float32) -> Matrix:
     """1 where the new last axis equals the index, else 0."""
     positions = arange(indices.engine, count)
     return astype(equal(expand_dims(_indices(indices, indices, "one_hot"), indices.ndim), positions), dtype)
-
-
-def get(x: Matrix, key: Any) -> Matrix:
-    """x[key]: ints, slices, `...` and None are views; one integer Matrix gathers along its axis."""
-    items = list(key) if isinstance(key, tuple) else [key]
-    used = builtins.sum(1 for i in items if i is not None and i is not Ellipsis)
-    if builtins.sum(1 for i in items if i is Ellipsis) > 1:
-        raise ArgumentError("an index may hold one ellipsis (...) only")
-    if used > x.ndim:
-        raise AxisError(f"index: {used} indices for a value of rank {x.ndim}")
-    fill = [builtins.slice(None)] * (x.ndim - used)
-    if Ellipsis in [i for i in items if not isinstance(i, Matrix)]:
-        at = next(k for k, i in enumerate(items) if i is Ellipsis)
-        items[at : at + 1] = fill
-    else:
-        items += fill
-    return _apply(x, items)
-
-
-def _apply(x: Matrix, items: list[Any]) -> Matrix:
-    bounds, shape, gathers = [], [], []
-    axis = 0
-    for item in items:
-        if item is None:
-            shape.append(1)
-            continue
-        extent = x.shape[axis]
-        if isinstance(item, builtins.slice):
-            bounds.append(item)
-            shape.append(len(range(*_bounds(item, extent))))
-        elif isinstance(item, Matrix):
-            bounds.append(builtins.slice(None))
-            gathers.append((len(shape), item))
-            shape.append(extent)
-        else:
-            at = _position(item, axis, extent)
-            bounds.append(builtins.slice(at, at + 1))
-        axis += 1
-    if len(gathers) > 1:
-        raise ArgumentError("index: more than one Matrix index; use oa.matrix.take or gather per axis")
-    view = reshape(slice_all(x, bounds), tuple(shape))
-    for at, indices in gathers:
-        view = take(view, indices, axis=at)
-    return view
-
-
-def _bounds(item: Any, extent: int) -> tuple[int, int, int]:
-    if item.step == 0:
-        raise ArgumentError("slice step cannot be 0")
-    found: tuple[int, int, int] = item.indices(extent)
-    return found
-
-
-def _position(item: Any, axis: int, extent: int) -> int:
-    if isinstance(item, bool) or not hasattr(item, "__index__"):
-        raise ArgumentError(
-            f"index: {type(item).__name__} is no index; wanted ints, slices, ..., None or an integer Matrix"
-        )
-    at = int(item.__index__())
-    if not -extent <= at < extent:
-        raise AxisError(f"index {at} is out of range for axis {axis} with extent {extent}")
-    return at % extent

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from oa._graph.node import again
 from oa._schema import spec as sp
 from oa.errors import ArgumentError, AxisError, ShapeError
 from oa.matrix.create import arange, ones
@@ -85,6 +86,7 @@ def roll(x: Matrix, shift: int | Sequence[int], *, axis: int | Sequence[int] | N
     shifts = [shift] * len(axes) if hasattr(shift, "__index__") else list(shift)
     if len(shifts) != len(axes):
         raise ArgumentError(f"matrix.roll: {len(shifts)} shifts for {len(axes)} axes")
+    x = again(x)
     for by, at in zip(shifts, axes):
         k = sp.normalize_axis(at, x.ndim, "matrix.roll")
         extent = x.shape[k]
@@ -147,6 +149,7 @@ def pad(
         raise ArgumentError(f"matrix.pad: mode {mode!r} is none of {', '.join(_MODES)}")
     if mode == "constant":
         return _filled(x, widths, constant_values)
+    x = again(x)
     for k, (before, after) in enumerate(widths):
         if before or after:
             if x.shape[k] == 0:
@@ -172,7 +175,7 @@ def _widths(width: Any, rank: int) -> list[tuple[int, int]]:
 def _filled(x: Matrix, widths: list[tuple[int, int]], value: bool | int | float) -> Matrix:
     shape = tuple(e + a + b for e, (a, b) in zip(x.shape, widths))
     if shape == x.shape:
-        return x
+        return again(x)
     starts, steps = tuple(a for a, _ in widths), (1,) * x.ndim
     padded = _pad(x, shape, starts, steps)
     if value == 0 and math.copysign(1.0, value) > 0:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from oa._graph.node import again
 from oa._graph.views import Broadcast, Permute, Reshape, Slice
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
@@ -57,7 +58,7 @@ def reshape(x: Matrix, shape: Any, *, copy: bool | None = None) -> Matrix:
         raise ShapeError(
             f"matrix.reshape: shape {x.shape} has {x.size} elements, shape {wanted} has {math.prod(wanted)}"
         )
-    return x if wanted == x.shape else _reshape(x, wanted)
+    return again(x) if wanted == x.shape else _reshape(x, wanted)
 
 
 @primitive("view")
@@ -77,7 +78,7 @@ def permute_dims(x: Matrix, axes: Sequence[int]) -> Matrix:
     found = tuple(sp.normalize_axis(a, x.ndim, "matrix.permute_dims") for a in axes)
     if sorted(found) != list(range(x.ndim)):
         raise AxisError(f"matrix.permute_dims: axes {tuple(axes)} are not a permutation of {x.ndim} axes")
-    return x if found == tuple(range(x.ndim)) else _permute(x, found)
+    return again(x) if found == tuple(range(x.ndim)) else _permute(x, found)
 
 
 def transpose(x: Matrix, *axes: int) -> Matrix:
@@ -109,7 +110,7 @@ def broadcast_to(x: Matrix, shape: Any) -> Matrix:
     wanted = sp.as_shape(shape, "matrix.broadcast_to")
     if sp.broadcast([x.shape, wanted], "matrix.broadcast_to", ("x", "shape")) != wanted:
         raise ShapeError(f"matrix.broadcast_to: cannot broadcast x {x.shape} to shape {wanted}")
-    return x if wanted == x.shape else _broadcast_to(x, wanted)
+    return again(x) if wanted == x.shape else _broadcast_to(x, wanted)
 
 
 @primitive("view")
@@ -161,7 +162,7 @@ def slice_all(x: Matrix, bounds: Sequence[Any]) -> Matrix:
             raise ArgumentError("slice step cannot be 0")
         found.append(bound.indices(extent))
     if all(f == (0, e, 1) for f, e in zip(found, x.shape)):
-        return x
+        return again(x)
     starts, stops, steps = (tuple(f[k] for f in found) for k in range(3))
     return _slice(x, starts, stops, steps)
 
@@ -237,7 +238,7 @@ def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
                 f" all axes but {at} must agree"
             )
     parts = _promoted(parts)
-    return parts[0] if len(parts) == 1 else _concat(*parts, axis=at)
+    return again(parts[0]) if len(parts) == 1 else _concat(*parts, axis=at)
 
 
 def _promoted(parts: list[Matrix]) -> list[Matrix]:

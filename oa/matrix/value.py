@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
+from oa._graph.node import stand_for
 from oa._schema.dtype import DType, as_dtype
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
@@ -241,7 +242,13 @@ class Matrix(Typed):
     # -- indexing
 
     def __getitem__(self, key: Any) -> Matrix:
-        return _operations.indexing.get(self, key)
+        return _operations.subscript.get(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Rebinds this object to a new value; views, cells and captured plans that took the old one keep it."""
+        made = _operations.subscript.put(self, key, value)
+        self._value = made._value
+        stand_for(self)
 
     # -- operators
 

@@ -34,7 +34,7 @@ class Parameter:
         (3, 4)
     """
 
-    __slots__ = ("__weakref__", "_flat", "_offset", "_shape", "_source", "_state", "_view")
+    __slots__ = ("__weakref__", "_flat", "_made", "_offset", "_shape", "_source", "_state", "_view")
 
     def __init__(self, value: Matrix) -> None:
         if value.dtype.name != "float32":
@@ -43,21 +43,23 @@ class Parameter:
         self._shape = tuple(value.shape)
         self._flat: FlatParameters | None = None
         self._offset = 0
-        # Weak references to the last view and to the value of the cell it is a view of: strong ones would keep the
-        # cell's storage from being reused in place.
+        # Weak references to the last view, what it stood for, and the value of the cell it is a view of: strong ones would
+        # keep the cell's storage from being reused in place.
         self._source: Any = None
         self._view: Any = None
+        self._made: Any = None
 
     @property
     def value(self) -> Matrix:
         """The present value. Two reads with no assignment between them give one and the same Matrix while it is held."""
         source = self._state.value
         view: Matrix | None = None
-        if self._view is not None and self._source() is source:
+        if self._view is not None and self._source() is source._value:
             view = self._view()
-        if view is None:
+        if view is None or view._value is not self._made():
             view = source if self._flat is None else _part(source, self._offset, self._shape)
-            self._source, self._view = weakref.ref(source), weakref.ref(view)
+            self._source, self._view = weakref.ref(source._value), weakref.ref(view)
+            self._made = weakref.ref(view._value)
         tape.read(self, view)
         return view
 
