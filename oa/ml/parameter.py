@@ -34,7 +34,7 @@ class Parameter:
         (3, 4)
     """
 
-    __slots__ = ("__weakref__", "_flat", "_made", "_offset", "_shape", "_source", "_state", "_view")
+    __slots__ = ("__weakref__", "_flat", "_made", "_offset", "_shape", "_state", "_view", "_viewed")
 
     def __init__(self, value: Matrix) -> None:
         if value.dtype.name != "float32":
@@ -43,24 +43,29 @@ class Parameter:
         self._shape = tuple(value.shape)
         self._flat: FlatParameters | None = None
         self._offset = 0
-        # Weak references to the last view, what it stood for, and the value of the cell it is a view of: strong ones would
+        # Weak references to the last view, to its graph value and to that of the cell it is a part of: strong ones would
         # keep the cell's storage from being reused in place.
-        self._source: Any = None
         self._view: Any = None
-        self._made: Any = None
+        self._viewed: tuple[Any, Any] = (None, None)
 
     @property
     def value(self) -> Matrix:
         """The present value. Two reads with no assignment between them give one and the same Matrix while it is held."""
         source = self._state.value
-        view: Matrix | None = None
-        if self._view is not None and self._source() is source._value:
-            view = self._view()
-        if view is None or view._value is not self._made():
-            view = source if self._flat is None else _part(source, self._offset, self._shape)
-            self._source, self._view = weakref.ref(source._value), weakref.ref(view)
-            self._made = weakref.ref(view._value)
+        view: Matrix = source if self._flat is None else self._part_of(source)
         tape.read(self, view)
+        return view
+
+    def _part_of(self, source: Matrix) -> Matrix:
+        """This parameter's part of the flat cell; the same object as long as it is held and means the same."""
+        view: Matrix | None = None if self._view is None else self._view()
+        if view is not None:
+            part, whole = self._viewed
+            if whole() is source._value and part() is view._value:
+                return view
+        view = _part(source, self._offset, self._shape)
+        self._view = weakref.ref(view)
+        self._viewed = weakref.ref(view._value), weakref.ref(source._value)
         return view
 
     def assign(self, value: Matrix) -> None:
@@ -89,7 +94,7 @@ class Parameter:
     def move_to(self, flat: FlatParameters, offset: int) -> None:
         """Live at `offset` of a flat cell from now on; called by `FlatParameters` only."""
         self._flat, self._offset, self._state = flat, offset, flat.state
-        self._source = self._view = None
+        self._view = None
 
     @property
     def flat(self) -> FlatParameters | None:

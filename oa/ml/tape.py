@@ -63,9 +63,8 @@ class GradientTape:
         self._entries: list[_Entry] = []
         self._watched: set[int] = set()  #: serial numbers of values that depend on a source, sources included
         self._sources: set[int] = set()
-        self._parameters: dict[
-            int, tuple[Any, int]
-        ] = {}  #: by identity: the parameter and its value's serial number
+        #: By identity: the parameter, its value's serial number, and the value, so that a later read finds the same one.
+        self._parameters: dict[int, tuple[Any, int, Any]] = {}
         self._engines: list[Any] = []
         self._consumed = False
         self._open = False
@@ -113,7 +112,7 @@ class GradientTape:
                 f"tape.watch: a {found._value.spec.dtype.name} value has no gradient; wanted float32"
             )
         if found is not value:
-            self._parameters[id(value)] = (value, number_of(found._value))
+            self._parameters[id(value)] = (value, number_of(found._value), found)
         self._add(found)
 
     def _add(self, handle: Typed) -> None:
@@ -200,7 +199,7 @@ class GradientTape:
         if isinstance(source, Typed):
             key: int | None = number_of(source._value)
         else:
-            key = self._parameters.get(id(source), (None, None))[1]
+            key = self._parameters.get(id(source), (None, None, None))[1]
         if key is None or key not in self._watched:
             raise TapeError(
                 "tape.gradient: a source was not watched; call tape.watch(x) before using it,"
@@ -308,6 +307,6 @@ def _pull_composite(entry: _Entry, cotangents: list[Any]) -> list[Any]:
 def read(parameter: Any, value: Matrix) -> None:
     """Every open tape watches a Parameter whose value is read."""
     for tape in _OPEN:
-        tape._parameters[id(parameter)] = (parameter, number_of(value._value))
+        tape._parameters[id(parameter)] = (parameter, number_of(value._value), value)
         if number_of(value._value) not in tape._watched:
             tape._add(value)

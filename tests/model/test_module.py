@@ -57,6 +57,28 @@ def test_a_value_read_earlier_never_changes(any_engine: Any) -> None:
 
 
 @pytest.mark.parametrize("optimised", [False, True])
+def test_a_layer_used_several_times_collects_all_its_gradients(any_engine: Any, optimised: bool) -> None:
+    layer, neighbour = ml.Linear(any_engine, 3, 3), ml.Linear(any_engine, 3, 3)
+    if optimised:
+        ml.AdamW([*layer.parameters(), *neighbour.parameters()])
+    with ml.GradientTape() as tape:
+        loss = matrix.sum(layer(layer(layer(matrix.ones(any_engine, (4, 3))))))
+    _, bias = tape.gradient(loss, layer.parameters())
+    w, one = layer.weight.value.to_numpy().astype(np.float64), np.ones(3)
+    assert bias.to_numpy() == pytest.approx(4 * (one + w.T @ one + w.T @ w.T @ one), rel=1e-5)
+
+
+def test_changing_what_was_read_leaves_the_parameter(any_engine: Any) -> None:
+    first, second = (ml.Parameter(matrix.ones(any_engine, (3,))) for _ in range(2))
+    ml.AdamW([first, second])
+    for parameter in (first, second):
+        read = parameter.value
+        read[0] = 5.0
+        assert parameter.value.to_numpy().tolist() == [1.0, 1.0, 1.0]
+        assert read.to_numpy().tolist() == [5.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("optimised", [False, True])
 def test_state_round_trip_is_exact(any_engine: Any, optimised: bool) -> None:
     first, second = Net(any_engine), Net(any_engine)
     if optimised:
