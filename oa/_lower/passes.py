@@ -30,11 +30,13 @@ from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
 from oa._lower.route import address, route, view_source
 from oa._lower.schedule import levels, with_barriers
 from oa._schema.spec import contiguous_strides
-from oa.errors import AllocationLimit
+from oa.errors import AllocationLimit, Unsupported
 
 if TYPE_CHECKING:
     from oa._device import Profile
 
+#: Elements of one value: index arithmetic is 32-bit, and signed where an operation computes with indices.
+MAX_ELEMENTS = 1 << 31
 #: Buffers that one fused kernel binds at most, whatever the device allows.
 MAX_BUFFERS = 16
 
@@ -96,7 +98,8 @@ def lower(
 
 
 def _check_sizes(fusion: Fusion, profile: Profile) -> None:
-    """AllocationLimit when a value that must be stored is larger than one allocation, or one binding, can be."""
+    """AllocationLimit when a value that must be stored is larger than one allocation, or one binding, can be; Unsupported
+    when one has more elements than an index counts."""
     limit = profile.limits.max_allocation
     if profile.addressing == "descriptor":
         limit = min(limit, profile.limits.max_storage_range)
@@ -110,6 +113,12 @@ def _check_sizes(fusion: Fusion, profile: Profile) -> None:
                     requested=node.spec.nbytes,
                     largest=limit,
                 )
+    for node in fusion.base.nodes:
+        if node.spec.size > MAX_ELEMENTS:
+            raise Unsupported(
+                f"{node.name}: {node.spec!r} has {node.spec.size:,} elements; kernels index at most {MAX_ELEMENTS:,}:"
+                " compute the value in parts"
+            )
 
 
 def prove(plan: Plan, identities: list[list[int]], parents: dict[int, int], profile: Profile) -> None:

@@ -17,9 +17,9 @@ from oa.errors import ArgumentError, EngineMismatch, InternalError
 
 
 def _reject(operation: Operation, name: str, value: Any) -> ArgumentError:
-    found = f"{type(value).__module__}.{type(value).__name__}"
+    found = "None" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
     return ArgumentError(
-        f"{operation.name}: {name} is a {found}; wanted an oa value or a Python number."
+        f"{operation.name}: {name} is {found}; wanted an oa value or a Python number."
         " Convert arrays with oa.matrix.from_numpy(engine, array)"
     )
 
@@ -36,6 +36,9 @@ def _engine_of(operation: Operation, operands: tuple[Any, ...]) -> Any:
                     " move one over with oa.matrix.from_numpy(engine, value.to_numpy())"
                 )
     if engine is None:
+        for name, value in zip(operation.operands, operands):
+            if not isinstance(value, Number):
+                raise _reject(operation, name, value)
         raise ArgumentError(
             f"{operation.name}: none of the operands is an oa value; make one with oa.matrix.full(engine, (), value)"
         )

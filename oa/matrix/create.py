@@ -117,13 +117,13 @@ def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int
 @leading_engine
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
     """`zeros([engine,] shape)`: every element 0, by default of float32."""
-    return full(device, shape, 0, dtype=dtype or float32)
+    return full(device, as_shape(shape, "matrix.zeros"), 0, dtype=dtype or float32)
 
 
 @leading_engine
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
     """`ones([engine,] shape)`: every element 1, by default of float32."""
-    return full(device, shape, 1, dtype=dtype or float32)
+    return full(device, as_shape(shape, "matrix.ones"), 1, dtype=dtype or float32)
 
 
 @leading_engine

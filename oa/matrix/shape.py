@@ -44,7 +44,7 @@ def reshape(x: Matrix, shape: Any, *, copy: bool | None = None) -> Matrix:
     (2, 3)
     """
     items = list(shape) if isinstance(shape, (tuple, list)) else [shape]
-    known = math.prod(int(s) for s in items if s != -1)
+    known = math.prod(sp.as_shape([1 if s == -1 else s for s in items], "matrix.reshape"))
     if items.count(-1) > 1:
         raise ShapeError(f"matrix.reshape: shape {tuple(items)} has more than one -1")
     if -1 in items:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from oa._lower.passes import lower
 from oa._lower.plan import Barrier
 from oa._schema import expr
 from oa._schema.declare import pointwise
+from oa.errors import AllocationLimit, Unsupported
 from tests.fuzz.programs import Generator
 from tests.null.lower_rig import PROFILES, Recorder, graph_of, kernels, lowered, profile
 
@@ -75,7 +77,7 @@ SAME_STRUCTURE = [
     ("column", lambda n: lambda e: m.sum(e.input(n, 1001 + n), axis=0), (32, 71)),
     ("slice", lambda n: lambda e: e.input(n, n)[1:-1, ::2] + 1.0, (33, 77)),
     ("concat", lambda n: lambda e: m.concat([e.input(n, 5), e.input(n + 1, 5)]), (33, 65)),
-    ("take", lambda n: lambda e: m.take(e.input(n, 7), e.input(n + 3, dtype="int32")), (33, 71)),
+    ("take", lambda n: lambda e: m.take(e.input(n, 7), e.input(n + 3, dtype="int32"), axis=0), (33, 71)),
     ("bytes", lambda n: lambda e: e.input(n, dtype="uint8") + e.input(n, dtype="uint8"), (65, 1003)),
 ]  # fmt: skip
 
@@ -203,3 +205,51 @@ def test_a_pointwise_operation_is_declared_in_one_place() -> None:
     program = lowered(lambda e: twice_and_one(e.input(7)))
     assert len(kernels(program)) == 1
     assert "twice_and_one" in program.base_text
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+def test_elements_beyond_an_index_are_refused(extra: int) -> None:
+    """Views and reductions of 2^31 elements lower, of one more they do not; nothing so large is stored here."""
+    wide = (1 << 31) + extra
+
+    def function(e: Recorder) -> Any:
+        return m.max(m.broadcast_to(e.input(1), (wide,)) + e.input(1))
+
+    if extra <= 0:
+        assert kernels(lowered(function, "card"))
+    else:
+        with pytest.raises(Unsupported, match=r"2,147,483,649 elements.*2,147,483,648"):
+            lowered(function, "card")
+
+
+@pytest.mark.parametrize("device", ["card", "lavapipe-descriptor", "lavapipe-address"])
+@pytest.mark.parametrize("extra", [-4, 0, 4])
+def test_allocations_beyond_the_device_are_refused(device: str, extra: int) -> None:
+    """At the limit less 16 bytes, at it, and 16 bytes over it; with descriptors the limit is that of a binding."""
+    limits = profile(device).limits
+    limit = limits.max_storage_range if profile(device).addressing == "descriptor" else limits.max_allocation
+    count = limit // 16 * 4 + extra
+    if count > 1 << 31:
+        pytest.skip("more elements than an index counts")
+
+    def function(e: Recorder) -> Any:
+        return m.broadcast_to(e.input(1), (count,)) * 2.0
+
+    if extra <= 0:
+        assert lowered(function, device).plan.outputs[0].size == count * 4
+    else:
+        with pytest.raises(AllocationLimit, match=rf"{count * 4:,} bytes"):
+            lowered(function, device)
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+def test_groups_beyond_a_dimension_are_folded(extra: int) -> None:
+    """65,535 workgroups, one less and one more, of a device that takes no more along x."""
+    found = profile("card")
+    narrow = dataclasses.replace(found, limits=dataclasses.replace(found.limits, max_groups=(65535, 65535, 65535)))
+    elements = (65535 + extra) * 256 * 4
+    program = lower(graph_of(lambda e: e.input(elements) * 2.0), narrow)
+    (dispatch,) = program.plan.dispatches()
+    x, y, _ = dispatch.groups
+    assert x * y >= 65535 + extra and x <= 65535
+    assert (y == 1) == (extra <= 0)
