@@ -151,6 +151,12 @@ def test_small_problems_take_small_tiles() -> None:
     assert named(dense(500, 1, 500), CARD) == "vector_rows_8x32"
     assert named(dense(1, 500, 500), CARD) == "vector_columns_64x4"
     assert choose.choose(dense(1, 500, 500), CARD).transposed
+    assert named(dense(1, 500, 500), LAVAPIPE) == "lanes_8x64_nn"
+    assert named(dense(500, 1, 500), LAVAPIPE) == "lanes_8x64_nt"
+    assert choose.choose(dense(500, 1, 500), LAVAPIPE).transposed
+    apart = replace(dense(500, 1, 500), c_strides=(2, 0, 0))
+    assert not choose.choose(apart, LAVAPIPE).transposed
+    assert named(dense(500, 1, 500), SWIFTSHADER) == "registers_4x1"
 
 
 def test_grid_at_the_limit_of_groups() -> None:
@@ -187,7 +193,7 @@ def test_refusals() -> None:
         family.plan(dense(4, 4, 4), "float64", CARD)
     with pytest.raises(InternalError, match="at least 1"):
         family.plan(dense(4, 0, 4), "float32", CARD)
-    with pytest.raises(ValueError, match="m == 1"):
+    with pytest.raises(ValueError, match="no adjacent columns"):
         dense(2, 2, 2).transposed()
 
 

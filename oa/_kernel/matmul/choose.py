@@ -91,12 +91,15 @@ def ranges(variant: Variant, problem: Problem, tuning: str) -> tuple[int, int]:
 
 def choose(problem: Problem, profile: Profile) -> Choice:
     """The choice for a problem on a device."""
-    transposed = problem.m == 1 and problem.n > 1
-    seen = problem.transposed() if transposed else problem
-    if profile.tuning == "gpu":
-        variant = _for_gpu(seen, profile)
+    if profile.tuning == "cpu" and has_lanes(profile):
+        # One row, not one column: lanes own columns.
+        transposed = problem.n == 1 and problem.m > 1 and problem.c_strides[0] == 1
+        seen = problem.transposed() if transposed else problem
+        variant = min((v for v in LANES if fits(v, seen)), key=lambda v: _lanes_cost(v, seen))
     else:
-        variant = _for_cpu(seen, profile)
+        transposed = problem.m == 1 and problem.n > 1
+        seen = problem.transposed() if transposed else problem
+        variant = _for_gpu(seen, profile) if profile.tuning == "gpu" else _for_cpu(seen)
     splits, chunk = ranges(variant, seen, profile.tuning)
     return Choice(variant, transposed, splits, chunk)
 
@@ -116,12 +119,10 @@ def _for_gpu(problem: Problem, profile: Profile) -> Variant:
     return widest[-1]
 
 
-def _for_cpu(problem: Problem, profile: Profile) -> Variant:
+def _for_cpu(problem: Problem) -> Variant:
     if problem.n == 1:
         return REGISTERS[2]
-    if not has_lanes(profile):
-        return REGISTERS[1] if min(problem.m, problem.n) >= 8 else REGISTERS[0]
-    return min((v for v in LANES if fits(v, problem)), key=lambda v: _lanes_cost(v, problem))
+    return REGISTERS[1] if min(problem.m, problem.n) >= 8 else REGISTERS[0]
 
 
 def has_lanes(profile: Profile) -> bool:

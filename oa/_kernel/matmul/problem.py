@@ -27,13 +27,15 @@ class Problem:
     c_offset: int = 0
 
     def transposed(self) -> Problem:
-        """The same multiplication as a column vector: B^T times A^T. Only for m == 1, since columns of C are adjacent."""
-        if self.m != 1:
-            raise ValueError(f"a transposed C needs m == 1, got {self.m}")
+        """The same multiplication as C^T = B^T A^T, for a C of one row, or of one column of adjacent elements."""
+        if self.m != 1 and (self.n != 1 or self.c_strides[0] != 1):
+            raise ValueError(
+                f"a transposed {self.m} x {self.n} C with row stride {self.c_strides[0]} has no adjacent columns"
+            )
         a_row, a_col, *a_batch = self.a_strides
         b_row, b_col, *b_batch = self.b_strides
         return Problem(
-            self.n, 1, self.k, self.batch,
+            self.n, self.m, self.k, self.batch,
             (b_col, b_row, b_batch[0], b_batch[1]),
             (a_col, a_row, a_batch[0], a_batch[1]),
             (1, *self.c_strides[1:]),

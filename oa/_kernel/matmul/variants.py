@@ -112,6 +112,7 @@ LANES = (
         for rows, n in ((64, 8), (32, 8), (16, 8), (64, 2))
         for a, b in _VECTOR_LAYOUTS
     ),
+    *(_lanes(8, 8, a, b, True) for a, b in ((1, 2), (1, 1))),
     _lanes(64, 8, 0, 2, True),
     *(_lanes(32, 8, a, b, False) for a, b in ((0, 0), (1, 0), (2, 0), (1, 1))),
     _lanes(8, 8, 0, 0, False),
