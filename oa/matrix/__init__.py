@@ -4,6 +4,7 @@ import sys
 
 from oa._schema.dtype import bool_, float32, int32, uint8, uint32
 from oa.matrix import namespace, value
+from oa.matrix.chance import bernoulli, categorical, integers, permutation
 from oa.matrix.contraction import einsum, matrix_transpose, tensordot, vecdot
 from oa.matrix.create import (
     arange,
@@ -98,10 +99,19 @@ from oa.matrix.elementwise import (
     where,
 )
 from oa.matrix.grid import meshgrid, tril, triu
-from oa.matrix.indexing import embedding, gather, one_hot, take
+from oa.matrix.indexing import embedding, gather, one_hot, segment_sum, take, take_along_axis
 from oa.matrix.interop import asarray, from_dlpack
 from oa.matrix.linalg import mat_mul_nt, matmul
-from oa.matrix.manipulate import broadcast_arrays, broadcast_shapes, moveaxis, pad, roll, tile, unstack
+from oa.matrix.manipulate import (
+    broadcast_arrays,
+    broadcast_shapes,
+    moveaxis,
+    pad,
+    repeat,
+    roll,
+    tile,
+    unstack,
+)
 from oa.matrix.namespace import API_VERSIONS, __array_namespace_info__, e, inf, nan, newaxis, pi
 from oa.matrix.normalise import log_softmax, logsumexp, softmax
 from oa.matrix.random import normal, uniform
@@ -123,6 +133,7 @@ from oa.matrix.shape import (
 )
 from oa.matrix.sorting import argsort, sort, top_k_mask, topk
 from oa.matrix.special import conj, imag, logaddexp, nextafter, real
+from oa.matrix.statistics import histogram, median, quantile
 from oa.matrix.subscript import put
 from oa.matrix.value import Matrix
 
@@ -155,6 +166,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bernoulli",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",
@@ -166,6 +178,7 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "can_cast",
+    "categorical",
     "ceil",
     "clip",
     "concat",
@@ -207,11 +220,13 @@ __all__ = [
     "gelu_tanh",
     "greater",
     "greater_equal",
+    "histogram",
     "hypot",
     "iinfo",
     "imag",
     "inf",
     "int32",
+    "integers",
     "isdtype",
     "isfinite",
     "isin",
@@ -237,6 +252,7 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
@@ -253,22 +269,26 @@ __all__ = [
     "ones",
     "ones_like",
     "pad",
+    "permutation",
     "permute_dims",
     "pi",
     "positive",
     "pow",
     "prod",
     "put",
+    "quantile",
     "real",
     "reciprocal",
     "relu",
     "remainder",
+    "repeat",
     "reshape",
     "result_type",
     "roll",
     "round",
     "rsqrt",
     "searchsorted",
+    "segment_sum",
     "sigmoid",
     "sign",
     "signbit",
@@ -286,6 +306,7 @@ __all__ = [
     "subtract",
     "sum",
     "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "tensordot",

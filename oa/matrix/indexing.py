@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from typing import Any
 
 from oa._schema import spec as sp
@@ -15,7 +16,7 @@ from oa.matrix.create import arange
 from oa.matrix.elementwise import astype, equal, where
 from oa.matrix.linalg import matmul
 from oa.matrix.reduce import sum
-from oa.matrix.shape import expand_dims, permute_dims, reshape
+from oa.matrix.shape import broadcast_to, expand_dims, permute_dims, reshape
 from oa.matrix.value import Matrix
 
 #: Elements of the one-hot matrix up to which a gather's adjoint is a matrix product.
@@ -64,8 +65,8 @@ def _segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
     return sum(where(hit, expand_dims(rows, 0), zero), axis=1, dtype=rows.dtype)
 
 
-def take(x: Matrix, indices: Matrix, axis: int = 0) -> Matrix:
-    """The slices of x along `axis` at integer `indices` of any rank, NumPy's `take`.
+def take(x: Matrix, indices: Matrix, axis: int | None = None) -> Matrix:
+    """The slices of x along `axis` at integer `indices` of any rank, NumPy's `take`. Only for rank 1 may the axis be left out.
 
     Negative indices count from the end. An index outside the axis gives NaN (0 for integer dtypes), never a neighbour's value.
 
@@ -73,7 +74,9 @@ def take(x: Matrix, indices: Matrix, axis: int = 0) -> Matrix:
     >>> oa.matrix.take(x, oa.matrix.from_list(engine, [2, 0])).tolist()
     [30.0, 10.0]
     """
-    at = sp.normalize_axis(axis, x.ndim, "matrix.take")
+    if axis is None and x.ndim != 1:
+        raise ArgumentError(f"matrix.take: a value of rank {x.ndim} needs an axis")
+    at = sp.normalize_axis(0 if axis is None else axis, x.ndim, "matrix.take")
     return _take(x, _indices(x, indices, "take"), at)
 
 
@@ -120,6 +123,39 @@ def gather(x: Matrix, indices: Matrix, axis: int = -1) -> Matrix:
             f"matrix.gather: indices {found.shape} must have x's shape {x.shape} but along axis {at}"
         )
     return _along(x, found, at)
+
+
+def take_along_axis(x: Matrix, indices: Matrix, *, axis: int = -1) -> Matrix:
+    """`gather` with the axes other than `axis` broadcast against each other.
+
+    >>> x = oa.matrix.from_list(engine, [[3.0, 1.0], [0.0, 2.0]])
+    >>> oa.matrix.take_along_axis(x, oa.matrix.argsort(x), axis=1).tolist()
+    [[1.0, 3.0], [0.0, 2.0]]
+    """
+    at = sp.normalize_axis(axis, x.ndim, "matrix.take_along_axis")
+    found = _indices(x, indices, "take_along_axis")
+    if found.ndim != x.ndim:
+        raise ShapeError(f"matrix.take_along_axis: indices {found.shape} must have x's rank, {x.ndim}")
+    shapes = [(*v.shape[:at], 1, *v.shape[at + 1 :]) for v in (x, found)]
+    common = sp.broadcast(shapes, "matrix.take_along_axis", ("x", "indices"))
+    x, found = (broadcast_to(v, (*common[:at], v.shape[at], *common[at + 1 :])) for v in (x, found))
+    return _along(x, found, at)
+
+
+def segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
+    """(count, ...): row v is the sum of the rows (n, ...) whose integer segment (n,) is v, in their order; others do not count.
+
+    >>> oa.matrix.segment_sum(oa.matrix.ones(engine, 3), oa.matrix.from_list(engine, [1, 0, 1]), 2).tolist()
+    [1.0, 2.0]
+    """
+    found = _indices(rows, segments, "segment_sum")
+    if found.ndim != 1 or rows.shape[:1] != found.shape:
+        raise ShapeError(
+            f"matrix.segment_sum: segments {found.shape} must have rank 1 and one for each of the rows {rows.shape}"
+        )
+    width = math.prod(rows.shape[1:])
+    summed = _segment_sum(reshape(rows, (found.size, width)), found, count)
+    return reshape(summed, (count, *rows.shape[1:]))
 
 
 def _indices(x: Matrix, indices: Any, name: str) -> Matrix:

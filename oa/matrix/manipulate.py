@@ -8,10 +8,13 @@ from typing import Any
 
 from oa._graph.node import again
 from oa._schema import spec as sp
+from oa._schema.dtype import int32, uint32
 from oa.errors import ArgumentError, AxisError, ShapeError
-from oa.matrix.create import arange, ones
-from oa.matrix.elementwise import abs, clip, remainder, where
+from oa.matrix.create import arange, from_list, ones
+from oa.matrix.elementwise import abs, astype, clip, remainder, where
 from oa.matrix.indexing import take
+from oa.matrix.scan import cumulative_sum
+from oa.matrix.search import counted, lower_bound
 from oa.matrix.shape import _pad, broadcast_to, concat, permute_dims, reshape, slice, squeeze
 from oa.matrix.value import Matrix
 
@@ -200,12 +203,35 @@ def _sources(x: Matrix, axis: int, before: int, after: int, mode: str) -> Matrix
     return where(phase < extent, phase, abs(last - phase))
 
 
-def repeat_each(x: Matrix, count: int, axis: int) -> Matrix:
-    """Each element `count` times along `axis`, as a view."""
-    if count < 0:
-        raise ArgumentError(f"matrix.repeat: repeats is {count}; wanted 0 or more")
-    shape = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
-    return _repeated(x, axis, count, outside=False, shape=shape)
+def repeat(
+    x: Matrix, repeats: int | Sequence[int] | Matrix, *, axis: int | None = None, size: int | None = None
+) -> Matrix:
+    """Each element `repeats` times along `axis` (None: of the flattened value), or the k-th element `repeats[k]` times.
+
+    A count for all gives a view. With a count each the extent is read from the device; inside a capture give it as `size`.
+
+    Raises ArgumentError for a negative count, ShapeError when there is not one count for each element.
+
+    >>> oa.matrix.repeat(oa.matrix.from_list(engine, [7, 8]), oa.matrix.from_list(engine, [1, 2])).tolist()
+    [7, 8, 8]
+    """
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    at = sp.normalize_axis(axis, x.ndim, "matrix.repeat")
+    if hasattr(repeats, "__index__") and not isinstance(repeats, Matrix):
+        count = int(repeats)
+        if count < 0:
+            raise ArgumentError(f"matrix.repeat: repeats is {count}; wanted 0 or more")
+        shape = (*x.shape[:at], x.shape[at] * count, *x.shape[at + 1 :])
+        return _repeated(x, at, count, outside=False, shape=shape)
+    counts = repeats if isinstance(repeats, Matrix) else from_list(x.engine, list(repeats), dtype=int32)
+    if counts.ndim > 1 or counts.size not in (1, x.shape[at]):
+        raise ShapeError(f"matrix.repeat: repeats {counts.shape} for {x.shape[at]} elements along axis {at}")
+    ends = cumulative_sum(broadcast_to(astype(counts, int32), (x.shape[at],)))
+    if size is None:
+        size = counted(ends[-1], "matrix.repeat", "size=") if x.shape[at] else 0
+    sources = lower_bound(astype(ends, uint32), arange(x.engine, size, dtype=uint32), right=True)
+    return take(x, sources, axis=at)
 
 
 __all__ = [
@@ -213,7 +239,7 @@ __all__ = [
     "broadcast_shapes",
     "moveaxis",
     "pad",
-    "repeat_each",
+    "repeat",
     "roll",
     "tile",
     "unstack",

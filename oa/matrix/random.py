@@ -106,4 +106,4 @@ def normal(
     return _normal(*_stream(chosen, seed), centre, spread, as_shape(shape, "matrix.normal"))
 
 
-__all__ = ["Spec", "normal", "uniform"]
+__all__ = ["Spec", "_bits", "_stream", "_unit", "normal", "uniform"]
