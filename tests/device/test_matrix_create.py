@@ -75,6 +75,26 @@ def test_round_trip(engine: Any, dtype: str) -> None:
     assert copied.to_numpy().flags.writeable
 
 
+def test_from_dlpack(engine: Any) -> None:
+    base = np.arange(24, dtype=np.int32).reshape(4, 6)
+    for array in (base, base.T, base[::2, 1:], base[0]):
+        assert same_bits(m.from_dlpack(array, device=engine).to_numpy(), array)
+    with pytest.raises(oa.errors.ArgumentError, match="copy=False"):
+        m.from_dlpack(base, device=engine, copy=False)
+
+
+def test_parts_of_real_values(engine: Any) -> None:
+    x = m.from_list(engine, [1.5, -0.0])
+    assert (m.real(x).tolist(), m.conj(x).tolist(), m.imag(x).tolist()) == ([1.5, -0.0], [1.5, -0.0], [0.0, 0.0])
+
+
+def test_put(engine: Any) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    got = m.put(m.from_numpy(engine, x), (slice(None), 1), 7.0)
+    x[:, 1] = 7.0
+    assert same_bits(got.to_numpy(), x)
+
+
 def test_from_list(engine: Any) -> None:
     assert m.from_list(engine, [[1, 2], [3, 4]]).dtype is oa.int32
     assert m.from_list(engine, [1, 2.5]).tolist() == [1.0, 2.5]

@@ -57,6 +57,9 @@ class Recorder(Engine):
     def __repr__(self) -> str:
         return "<recorder>"
 
+    def _check(self) -> None:
+        """There is nothing that could be closed, lost or used from another thread."""
+
     def record(self, instance: Any, values: tuple[Any, ...], facade: Any) -> Any:
         made = []
         for value in self._batch.append(instance, values, (Recorder.record.__code__, 0)):
@@ -66,9 +69,6 @@ class Recorder(Engine):
         for tape in self._tapes:
             tape.record(instance, values, made)
         return made[0] if len(made) == 1 else tuple(made)
-
-    def draw(self) -> Value:
-        return self.scalar_value(spec(as_dtype("uint32"), ()), self._draws)
 
     def upload(self, spec: Spec, array: Any, facade: Any) -> Any:
         return self.stored(spec, facade)

@@ -57,6 +57,15 @@ def _real(function: Callable[..., Any]) -> Callable[..., Array]:
     return answer
 
 
+def _rounding(function: Callable[..., Any]) -> Callable[..., Array]:
+    """Integers are whole already."""
+
+    def answer(x: Array) -> Array:
+        return _real(function)(x) if x.dtype.kind == "f" else x.copy()
+
+    return answer
+
+
 def _raw(function: Callable[..., Any]) -> Callable[..., Array]:
     def answer(*operands: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -142,7 +151,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _relu(x: Array) -> Array:
-    return _kept(np.where(x < 0, np.zeros_like(x), x), x)
+    return _kept(np.where(x <= 0, np.zeros_like(x), x), x)
 
 
 def _gelu(x: Array) -> Array:
@@ -186,6 +195,11 @@ def _half_gelu(x: Array) -> Array:
         return np.where(np.isfinite(x), np.abs(x) * 2.0**-22, 0.0)
 
 
+def _unit_error(a: Array, b: Array) -> Array:
+    """The logarithm lies in [0, log 2], is rounded, and may cancel against the larger operand."""
+    return np.full(np.broadcast_shapes(a.shape, b.shape), 2.0**-22)
+
+
 def _product_tail(x: Array) -> Array:
     """Where sigmoid is denormal it may be flushed to zero: |x| times the smallest normal number."""
     with np.errstate(all="ignore"):
@@ -202,7 +216,8 @@ POINTWISE: dict[str, Answer] = {
     "floor_divide": Answer(_floor_divide, 2, _NUMERIC, 1),
     "remainder": Answer(_remainder, 2, _NUMERIC, 2),
     "pow": Answer(_power, 2, _NUMERIC, 2),
-    "negative": Answer(_arithmetic(np.negative), 1, "if"),
+    "negative": Answer(_arithmetic(np.negative), 1, _NUMERIC),
+    "positive": Answer(_raw(np.copy), 1, _NUMERIC),
     "abs": Answer(_arithmetic(np.abs), 1, _NUMERIC),
     "sign": Answer(_sign, 1, _NUMERIC),
     "square": Answer(_arithmetic(np.square), 1, _NUMERIC),
@@ -224,13 +239,15 @@ POINTWISE: dict[str, Answer] = {
     "logical_and": Answer(_raw(np.logical_and), 2, "b"),
     "logical_or": Answer(_raw(np.logical_or), 2, "b"),
     "logical_not": Answer(_raw(np.logical_not), 1, "b"),
-    "isnan": Answer(_raw(np.isnan), 1, "f"),
-    "isinf": Answer(_raw(np.isinf), 1, "f"),
-    "isfinite": Answer(_raw(np.isfinite), 1, "f"),
-    "floor": Answer(_real(np.floor), 1, "f"),
-    "ceil": Answer(_real(np.ceil), 1, "f"),
-    "trunc": Answer(_real(np.trunc), 1, "f"),
-    "round": Answer(_real(np.rint), 1, "f"),
+    "logical_xor": Answer(_raw(np.logical_xor), 2, "b"),
+    "signbit": Answer(_raw(np.signbit), 1, _NUMERIC),
+    "isnan": Answer(_raw(np.isnan), 1, _NUMERIC),
+    "isinf": Answer(_raw(np.isinf), 1, _NUMERIC),
+    "isfinite": Answer(_raw(np.isfinite), 1, _NUMERIC),
+    "floor": Answer(_rounding(np.floor), 1, _NUMERIC),
+    "ceil": Answer(_rounding(np.ceil), 1, _NUMERIC),
+    "trunc": Answer(_rounding(np.trunc), 1, _NUMERIC),
+    "round": Answer(_rounding(np.rint), 1, _NUMERIC),
     "sqrt": Answer(_real(np.sqrt), 1, "f", 1),
     "rsqrt": Answer(_real(lambda x: 1 / np.sqrt(x)), 1, "f", 2),
     "reciprocal": Answer(_real(np.reciprocal), 1, "f", 1),
@@ -258,6 +275,8 @@ POINTWISE: dict[str, Answer] = {
     "atan2": Answer(_real(np.arctan2), 2, "f", 2),
     "hypot": Answer(_real(np.hypot), 2, "f", 2),
     "copysign": Answer(_real(np.copysign), 2, "f"),
+    "nextafter": Answer(_raw(np.nextafter), 2, "f"),
+    "logaddexp": Answer(_real(np.logaddexp), 2, "f", 4, _unit_error),
     "relu": Answer(_relu, 1, "if"),
     "gelu": Answer(_real(_gelu), 1, "f", 4, _half_gelu),
     "gelu_tanh": Answer(_real(_gelu_tanh), 1, "f", 4, _half_gelu),
