@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +202,7 @@ def main() -> int:
     )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--addressing", choices=("address", "descriptor"))
+    parser.add_argument("--tuning", choices=("cpu", "gpu"), help="take the device for one of this kind")
     parser.add_argument("--json", type=Path, help="write the rows here")
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     parser.add_argument("--sizes", default="", help="sizes whose name contains this")
@@ -215,6 +216,8 @@ def main() -> int:
     packs = [family.default(), *([Pack(options.pack)] if options.pack else [])]
     rows: list[dict[str, Any]] = []
     with runner(options.device, None, options.addressing) as device:
+        if options.tuning:
+            device.profile = replace(device.profile, tuning=options.tuning)
         profile = device.profile
         print(f"{device.device.snapshot.name}, {profile.name}, {profile.addressing}, tuning {profile.tuning}")
         for size in _CPU if profile.tuning == "cpu" else _GPU:

@@ -172,6 +172,15 @@ def padded(made: Case, layout: str, a_pad: int, b_pad: int) -> Case:
     return fill(wide, made.a, made.b)
 
 
+@pytest.fixture(params=["cpu", "gpu"])
+def tuned(device: Runner, request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """The device with the family's choices for software devices, and for GPUs."""
+    own = device.profile
+    device.profile = replace(own, tuning=request.param)
+    yield device
+    device.profile = own
+
+
 SHAPES = (
     (1, 1, 1),
     (1, 97, 64),
@@ -187,12 +196,12 @@ SHAPES = (
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("pad", [0, 1, 4])
-def test_chosen(device: Runner, shape: tuple[int, int, int], layout: str, pad: int) -> None:
+def test_chosen(tuned: Runner, shape: tuple[int, int, int], layout: str, pad: int) -> None:
     """What the family chooses by itself."""
-    check(device, case(*shape, layout=layout, pad=pad, c_pad=pad, offset=pad))
+    check(tuned, case(*shape, layout=layout, pad=pad, c_pad=pad, offset=pad))
 
 
-def test_two_batch_dimensions(device: Runner) -> None:
+def test_two_batch_dimensions(tuned: Runner) -> None:
     """The heads of an attention: batch strides that are not in the order of the memory."""
     made = case(24, 20, 12, batch=(3, 5))
     p = made.problem
@@ -202,66 +211,77 @@ def test_two_batch_dimensions(device: Runner) -> None:
         b_strides=(1, 5 * 12, 20 * 5 * 12, 12),
         c_strides=(5 * 20, 24 * 5 * 20, 20),
     )
-    check(device, fill(heads, made.a, made.b))
+    check(tuned, fill(heads, made.a, made.b))
 
 
-def test_broadcast_batch(device: Runner) -> None:
+def test_broadcast_batch(tuned: Runner) -> None:
     """A stride of 0 repeats an operand."""
     made = case(9, 16, 8, batch=(2, 3))
     a, b = made.a, np.broadcast_to(made.b[:1, :1], made.b.shape)
     shared = replace(made.problem, b_strides=(*made.problem.b_strides[:2], 0, 0))
-    check(device, fill(shared, a, np.ascontiguousarray(b)))
+    check(tuned, fill(shared, a, np.ascontiguousarray(b)))
 
 
-def test_negative_strides(device: Runner) -> None:
+def test_negative_strides(tuned: Runner) -> None:
     """A reversed view."""
     made = case(6, 10, 11)
     p = made.problem
     turned = replace(p, a_strides=(-p.a_strides[0], -1, 0, 0), a_offset=6 * 11 - 1)
-    check(device, fill(turned, made.a, made.b))
+    check(tuned, fill(turned, made.a, made.b))
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 2048), (64, 64, 2050), (1, 40, 3000), (40, 1, 3001)], ids=str)
 @pytest.mark.parametrize("layout", ["nn", "tn"])
-def test_split_k(device: Runner, shape: tuple[int, int, int], layout: str) -> None:
+def test_split_k(tuned: Runner, shape: tuple[int, int, int], layout: str) -> None:
     """Small results of long sums take two stages."""
     made = case(*shape, layout=layout, batch=(1, 1), c_pad=3)
-    launches, scratch = plan(made.problem, "float32", device.profile)
+    launches, scratch = plan(made.problem, "float32", tuned.profile)
     assert len(launches) == 2 and scratch > 0
-    check(device, made)
+    check(tuned, made)
 
 
-def test_split_k_of_a_batch(device: Runner) -> None:
-    check(device, case(5, 6, 1030, batch=(2, 2), c_pad=1, offset=4))
+def test_split_k_of_a_batch(tuned: Runner) -> None:
+    check(tuned, case(5, 6, 1030, batch=(2, 2), c_pad=1, offset=4))
 
 
-def test_infinity_stays_in_its_row(device: Runner) -> None:
+def test_infinity_stays_in_its_row(tuned: Runner) -> None:
     """What lies beyond the edge is neither multiplied with 0 nor stored."""
     made = case(33, 66, 19, pad=1)
     made.a[0, 0, 4, 7] = np.inf
     made.b[0, 0, 7, :] = np.abs(made.b[0, 0, 7, :]) + 1
     made = fill(made.problem, made.a, made.b)
-    launches, _ = plan(made.problem, "float32", device.profile)
-    buffers = {name: device.upload(data) for name, data in made.memory.items()}
-    device.run(launches, buffers)
-    found = device.download(buffers["c"], made.memory["c"].size)[made.c_index][0, 0]
+    launches, _ = plan(made.problem, "float32", tuned.profile)
+    buffers = {name: tuned.upload(data) for name, data in made.memory.items()}
+    tuned.run(launches, buffers)
+    found = tuned.download(buffers["c"], made.memory["c"].size)[made.c_index][0, 0]
     assert np.isposinf(found[4]).all()
     assert np.isfinite(np.delete(found, 4, axis=0)).all()
     for buffer in buffers.values():
         buffer.close()
 
 
-def test_same_bits_again(device: Runner) -> None:
+def test_same_bits_again(tuned: Runner) -> None:
     """Two runs, and a run on other storage, agree bit for bit."""
     made = case(64, 48, 1000, layout="tn")
     results = []
     for _ in range(2):
-        launches, scratch = plan(made.problem, "float32", device.profile)
-        buffers = {name: device.upload(data) for name, data in made.memory.items()} | {
-            "partial": device.scratch(scratch)
+        launches, scratch = plan(made.problem, "float32", tuned.profile)
+        buffers = {name: tuned.upload(data) for name, data in made.memory.items()} | {
+            "partial": tuned.scratch(scratch)
         }
-        device.run(launches, buffers)
-        results.append(device.download(buffers["c"], made.memory["c"].size).tobytes())
+        tuned.run(launches, buffers)
+        results.append(tuned.download(buffers["c"], made.memory["c"].size).tobytes())
         for buffer in buffers.values():
             buffer.close()
     assert results[0] == results[1]
+
+
+def test_folded_grid(tuned: Runner) -> None:
+    """More workgroups than fit along x, and some to spare in the last row."""
+    own = tuned.profile
+    tuned.profile = replace(own, limits=replace(own.limits, max_groups=(3, 1000, 1)))
+    made = case(70, 68, 24, batch=(2, 5))
+    launches, _ = plan(made.problem, "float32", tuned.profile)
+    assert launches[0].groups[1] > 1
+    check(tuned, made)
+    tuned.profile = own
