@@ -12,6 +12,16 @@ def wanted(batch: Batch) -> list[Value]:
     return [v for node in batch.nodes for v in node.outputs if is_wanted(v)]
 
 
+def carried(batch: Batch, roots: list[Value]) -> tuple[tuple[int, int], ...]:
+    """Pairs (position in `roots`, number of the external) of State cells that go from an old value to a new one."""
+    if not batch.carried:
+        return ()
+    position = {id(v): k for k, v in enumerate(roots)}
+    return tuple(
+        (position[id(new)], -batch.external(old) - 1) for new, old in batch.carried if id(new) in position
+    )
+
+
 def rebuild(nodes: Iterable[Node]) -> Batch:
     """A new batch of these nodes, their values kept. Inputs must be stored, numbers, or made by earlier nodes of the list."""
     batch = Batch()

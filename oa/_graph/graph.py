@@ -65,7 +65,8 @@ def freeze(batch: Batch, roots: list[Value]) -> Graph:
     return Graph(inputs, tuple(nodes), tuple(v.ordinal for v in roots))
 
 
-def key(batch: Batch, roots: list[Value]) -> tuple[object, ...]:
-    """Everything that decides the plan, compared exactly: nodes and wiring, externals, and which values are wanted."""
+def key(batch: Batch, roots: list[Value], carried: tuple[tuple[int, int], ...] = ()) -> tuple[object, ...]:
+    """Everything that decides the plan, compared exactly: nodes and wiring, externals, which values are wanted, and which of
+    them replace which external (`batching.carried`)."""
     externals = tuple((v.spec.id, v.layout if v.number is None else None) for v in batch.externals)
-    return (tuple(batch.key), externals, tuple(v.ordinal for v in roots))
+    return (tuple(batch.key), externals, tuple(v.ordinal for v in roots), carried)

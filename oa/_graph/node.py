@@ -124,10 +124,13 @@ class Batch:
     Ordinals of node outputs count up from 0; externals (stored values and numbers) are numbered -1, -2, ... by first use.
     """
 
-    __slots__ = ("_external", "count", "externals", "key", "nodes")
+    __slots__ = ("_external", "carried", "count", "externals", "key", "nodes")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.carried: list[
+            tuple[Value, Value]
+        ] = []  #: (new, old) values of State cells assigned since the batch began
         self.key: list[int] = []
         self.count = 0
         self.externals: list[Value] = []
@@ -140,6 +143,10 @@ class Batch:
             self.externals.append(value)
             found = self._external[id(value)] = -len(self.externals)
         return found
+
+    def reads(self, value: Value) -> bool:
+        """Whether a value made outside is read by a node."""
+        return id(value) in self._external
 
     def adopt(self, node: Node) -> None:
         """Take over a node of another batch with its inputs and results."""

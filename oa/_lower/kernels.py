@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from oa._kernel.emit.nest import Nest, Target
 from oa._kernel.emit.nest_compile import compile_nest
 from oa._kernel.matmul import family as matmul
 from oa._lower.alias import Alias
 from oa._lower.base import BaseGraph, BaseNode, Ref
+from oa._lower.donate import taken_by_map
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
 from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
@@ -39,22 +41,33 @@ class Draft:
     label: str
     part: bool = False
     partial_bytes: int = 0  #: scratch that the operand `PARTIAL + n` takes
+    nest: Nest | None = None  #: what an emitted kernel was made from
+    replaces: Mapping[Ref, Ref] = field(
+        default_factory=dict
+    )  #: results that may lie in the place of values it reads
 
 
 #: The operand that stands for scratch private to a pair of split-k dispatches.
 PARTIAL = 1 << 40
 
 
-def drafts(fusion: Fusion, profile: Profile, in_place: Mapping[Ref, Alias]) -> list[Draft]:
-    """The dispatches of all clusters, in an order that respects dependencies."""
+def drafts(
+    fusion: Fusion, profile: Profile, in_place: Mapping[Ref, Alias], replaced: Mapping[Ref, Ref]
+) -> list[Draft]:
+    """The dispatches of all clusters, in an order that respects dependencies. `replaced` as in `donate`."""
     found: list[Draft] = []
     for number, cluster in enumerate(fusion.clusters):
-        found.extend(_drafts(fusion, cluster, profile, number, in_place))
+        found.extend(_drafts(fusion, cluster, profile, number, in_place, replaced))
     return found
 
 
 def _drafts(
-    fusion: Fusion, cluster: Cluster, profile: Profile, number: int, in_place: Mapping[Ref, Alias]
+    fusion: Fusion,
+    cluster: Cluster,
+    profile: Profile,
+    number: int,
+    in_place: Mapping[Ref, Alias],
+    replaced: Mapping[Ref, Ref],
 ) -> list[Draft]:
     base = fusion.base
     first = base.nodes[cluster.members[0]]
@@ -66,7 +79,7 @@ def _drafts(
         return _concat(fusion, cluster, first, profile, in_place)
     if cluster.kind == "partial":
         return [_partial(fusion, cluster, first, profile)]
-    return [_fused(fusion, cluster, profile)]
+    return [_fused(fusion, cluster, profile, replaced)]
 
 
 def _label(base: BaseGraph, members: list[Ref]) -> str:
@@ -75,13 +88,26 @@ def _label(base: BaseGraph, members: list[Ref]) -> str:
 
 
 def _draft(
-    base: BaseGraph, lowered: Lowered, cluster: Cluster, profile: Profile, part: bool = False
+    base: BaseGraph,
+    lowered: Lowered,
+    cluster: Cluster,
+    profile: Profile,
+    part: bool = False,
+    replaces: Mapping[Ref, Ref] | None = None,
 ) -> Draft:
-    kernel = compile_nest(lowered.nest, profile.addressing, profile.trusted)
+    kernel = compile_nest(lowered.nest, target(profile))
     groups = grid(-(-lowered.items // lowered.rows_per_group), profile)
     operands = tuple((ref, Access.WRITE if write else Access.READ) for ref, write in lowered.bindings)
     sources = tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources}))
-    return Draft(kernel, groups, operands, lowered.words, sources, _label(base, cluster.members), part)
+    label = _label(base, cluster.members)
+    return Draft(
+        kernel, groups, operands, lowered.words, sources, label, part, 0, lowered.nest, replaces or {}
+    )
+
+
+def target(profile: Profile) -> Target:
+    """What the device wants of every emitted kernel. Without the float control a driver may assume that there are no NaNs."""
+    return Target(profile.addressing, profile.trusted, "inf_nan_preserve32" in profile.features)
 
 
 def grid(groups: int, profile: Profile) -> tuple[int, int, int]:
@@ -97,7 +123,7 @@ def grid(groups: int, profile: Profile) -> tuple[int, int, int]:
     return (-(-groups // y), y, 1)
 
 
-def _fused(fusion: Fusion, cluster: Cluster, profile: Profile) -> Draft:
+def _fused(fusion: Fusion, cluster: Cluster, profile: Profile, replaced: Mapping[Ref, Ref]) -> Draft:
     base = fusion.base
     pull = Pull(fusion, cluster, cluster.space)
     results = []
@@ -109,11 +135,13 @@ def _fused(fusion: Fusion, cluster: Cluster, profile: Profile) -> Draft:
         address = linear(coords, contiguous_strides(base.nodes[ref].spec.shape))
         results.append(Result(ref, value, address, ref in cluster.row_members))
     if cluster.axes is None:
-        lowered = map_nest(cluster.space, results, profile)
-    else:
-        lowered = row_nest(
-            cluster.space, cluster.axes, results, profile, is_trailing(cluster.space, cluster.axes)
-        )
+        replaces = taken_by_map(results, replaced)
+        aliased = frozenset([*replaces, *replaces.values()])
+        lowered = map_nest(cluster.space, results, profile, aliased=aliased)
+        return _draft(base, lowered, cluster, profile, replaces=replaces)
+    lowered = row_nest(
+        cluster.space, cluster.axes, results, profile, is_trailing(cluster.space, cluster.axes)
+    )
     return _draft(base, lowered, cluster, profile)
 
 

@@ -83,6 +83,9 @@ class Linear:
         self.code: list[Instr] = []
         self.place: dict[Scalar, int] = {}
         self.buffers: dict[tuple[Ref, bool, int], int] = {}
+        self.aliased: frozenset[Ref] = (
+            frozenset()
+        )  #: values of which one may be written in the place of another
 
     def buffer(self, ref: Ref, write: bool, width: int) -> int:
         """The binding of a stored value, by element width."""
@@ -168,8 +171,15 @@ def _renaming(
     return mapping, sizes
 
 
-def map_nest(space: Shape, results: list[Result], profile: Profile, whole: bool = True) -> Lowered:
-    """A nest over all elements of `space`. `whole` says that nothing lies behind the results in their storage but padding."""
+def map_nest(
+    space: Shape,
+    results: list[Result],
+    profile: Profile,
+    whole: bool = True,
+    aliased: frozenset[Ref] = frozenset(),
+) -> Lowered:
+    """A nest over all elements of `space`. `whole` says that nothing lies behind the results in their storage but padding;
+    one of the values `aliased` may lie in the place of another."""
     (runs,) = collapse(space, (range(len(space)),), _indices(results))
     mapping, sizes = _renaming(runs, space)
     sizes = sizes or [1]
@@ -180,6 +190,7 @@ def map_nest(space: Shape, results: list[Result], profile: Profile, whole: bool 
     extents = tuple(words.add(s) for s in sizes)
     inner = words.add(sizes[-1] // 4)
     linear = Linear(words, mapping, len(sizes) - 1, exact)
+    linear.aliased = aliased
     # A software device reads memory lane by lane, two words at the price of one.
     linear.wide = 2 if profile.tuning == "cpu" and "int64" in profile.features else 4
     stores = _stores(linear, results, sizes, whole or exact)
@@ -315,7 +326,10 @@ def _finish(
     items: int,
     per_group: int,
 ) -> Lowered:
-    buffers = tuple(NestBuffer("w" if write else "r", width) for _, write, width in linear.buffers)
+    buffers = tuple(
+        NestBuffer("w" if write else "r", width, ref in linear.aliased)
+        for ref, write, width in linear.buffers
+    )
     bindings = tuple((ref, write) for ref, write, _ in linear.buffers)
     nest = Nest(
         kept,

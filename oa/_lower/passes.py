@@ -21,6 +21,8 @@ from oa._graph.views import Layout
 from oa._lower import check
 from oa._lower.alias import Alias, aliases
 from oa._lower.base import BaseGraph, Ref
+from oa._lower.check_in_place import check_in_place
+from oa._lower.donate import legal, replaced
 from oa._lower.expand import expand
 from oa._lower.fuse import Fusion
 from oa._lower.index import Dim, Ix
@@ -62,19 +64,26 @@ class Program:
 
 
 def lower(
-    graph: Graph, profile: Profile, *, fused: bool = True, owned: frozenset[int] = frozenset()
+    graph: Graph,
+    profile: Profile,
+    *,
+    fused: bool = True,
+    owned: frozenset[int] = frozenset(),
+    carried: tuple[tuple[int, int], ...] = (),
 ) -> Program:
     """Lower a graph for a device.
 
     `fused=False` gives every operation its own dispatch, with the same bits. Roots at the positions in `owned` get storage of
-    their own, row-major and shared with no other root, input or view.
+    their own, row-major and shared with no other root, input or view. Pairs (root, input) in `carried` are values that replace
+    another: the plan says of which the storage may be taken.
     """
     base = route(expand(graph), profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
     fusion = Fusion(base, buffers, profile.tuning, fused)
     _check_sizes(fusion, profile)
     in_place = aliases(fusion)
-    found = drafts(fusion, profile, in_place)
+    wanted = replaced(base, carried)
+    found = drafts(fusion, profile, in_place, wanted)
     at = levels(found, in_place)
     order = sorted(range(len(found)), key=lambda k: at[k])
     outputs = _outputs(base)
@@ -83,16 +92,20 @@ def lower(
     slots = {number: slot for slot, number in enumerate(scalars)}
     dispatches = [_dispatch(found[k], places, slots, in_place) for k in order]
     stored = tuple(k for k, i in enumerate(base.inputs) if not i.is_scalar)
+    steps = with_barriers(dispatches)
+    at_slot = {**{r: k for k, r in enumerate(outputs)}, **{-n - 1: k for k, n in enumerate(stored)}}
     plan = Plan(
-        with_barriers(dispatches),
+        steps,
         tuple(input_slot(base.inputs[k]) for k in stored),
         tuple(_slot(base, ref) for ref in outputs),
+        legal(steps, [found[k].replaces for k in order], wanted, at_slot),
         scalars=len(scalars),
         scratch_bytes=scratch,
     )
     plan = replace(plan, digest=digest(plan))
     parents = {ref: alias.parent for ref, alias in in_place.items()}
     prove(plan, [[ref for ref, _ in found[k].operands] for k in order], parents, profile)
+    check_in_place(plan, [found[k].nest for k in order])
     results = tuple(_binding(base, root, outputs, stored) for root in base.roots)
     return Program(plan, results, stored, scalars, base.text())
 

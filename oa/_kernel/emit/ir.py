@@ -314,6 +314,7 @@ class Builder(Memory):
         """The kernel as readable structured IR; closes the kernel as `finish` does."""
         head = f"kernel {self.name} local {self.local_size} {self.addressing}\n"
         for index, buffer in enumerate(self.buffers):
-            head += f"  buffer {index}: {buffer.access} x{buffer.width}\n"
+            aliased = " aliased" if buffer.aliased else ""
+            head += f"  buffer {index}: {buffer.access} x{buffer.width}{aliased}\n"
         names = {made: name for name, (made, _, _) in self._callable.items()}
         return head + print_module(self._words(), {**names, self._entry: "main"})

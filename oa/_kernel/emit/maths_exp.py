@@ -18,6 +18,8 @@ ROUND = 12582912.0  # 1.5 * 2^23
 ONE = 0x3F800000  # the bits of 1.0
 #: Largest x with a finite e^x, smallest with a normal one; as float32 constants.
 OVERFLOW, UNDERFLOW = 88.72283172607422, -87.33654022216797
+#: 2 / sqrt(pi), the slope of erf at 0.
+TWO_OVER_ROOT_PI = 1.1283791670955126
 
 
 def _power(n_bits: Reg, bias: int = ONE) -> Reg:
@@ -77,7 +79,8 @@ def expm1(x: Reg) -> Reg:
     value = half * p + (half - 0.5)
     value = (x < -17.5).where(-1.0, value + value)
     value = (x <= OVERFLOW).where(value, x + INF)
-    return x.eq(0.0).where(x, value)  # keeps the sign of zero
+    # So small an x is its own result; halving it could flush it to zero. Keeps the sign of zero.
+    return (x.magnitude() < 2.0**-30).where(x, value)
 
 
 def sigmoid(x: Reg) -> Reg:
@@ -127,6 +130,8 @@ def erf(x: Reg) -> Reg:
     size = x.magnitude()
     z = x * x
     small = size * horner(z, co.ERF) + size
+    # The product with h would be denormal, and flushed on some devices.
+    small = (size < 2.0**-100).where(size * TWO_OVER_ROOT_PI, small)
     clamped = (size > 3.95).where(3.95, size)
     large = 1.0 - _bounded_exp2(horner(clamped, co.ERF_TAIL), co.EXP2_SHORT)
     return (size < 0.95).where(small, large).signed_like(x)

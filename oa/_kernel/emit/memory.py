@@ -48,17 +48,19 @@ class Memory(Frame):
     def _buffer_block(self, buffer: Buffer, access: bool) -> int:
         element = self._word_type(buffer.width)
         array = self._runtime_array(element, 4 * buffer.width)
-        if access and buffer.access != "rw":
+        if access and buffer.access != "rw" and not buffer.aliased:
             only = sp.DECORATION_NON_WRITABLE if buffer.access == "r" else sp.DECORATION_NON_READABLE
             return self._block([(array, 0)], only)
         return self._block([(array, 0)])
 
-    def _bound(self, binding: int, block: int, access: str) -> int:
+    def _bound(self, binding: int, block: int, access: str, aliased: bool = False) -> int:
         """A storage-buffer variable of set 0."""
         variable = self._global(sp.CLASS_STORAGE_BUFFER, block)
         self._decorate(variable, sp.DECORATION_DESCRIPTOR_SET, 0)
         self._decorate(variable, sp.DECORATION_BINDING, binding)
-        if access == "r":
+        if aliased:
+            self._decorate(variable, sp.DECORATION_ALIASED)
+        elif access == "r":
             self._decorate(variable, sp.DECORATION_NON_WRITABLE)
         elif access == "w":
             self._decorate(variable, sp.DECORATION_NON_READABLE)
@@ -122,7 +124,7 @@ class Memory(Frame):
             raise InternalError(f"buffer {buffer} of {len(self.buffers)}")
         use = self.buffers[buffer]
         if self.addressing == "descriptor":
-            found = self._bound(buffer + 1, self._buffer_block(use, access=False), use.access)
+            found = self._bound(buffer + 1, self._buffer_block(use, access=False), use.access, use.aliased)
         else:
             base = self._argument_block()
             held = self._buffer_pointer(use)

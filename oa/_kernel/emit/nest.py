@@ -51,10 +51,11 @@ class Store:
 
 @dataclass(frozen=True)
 class NestBuffer:
-    """A bound buffer: access "r" or "w", element width in words: 1, 2 or 4."""
+    """A bound buffer: access "r" or "w", element width in words (1, 2 or 4), whether another one may be the same memory."""
 
     access: str
     width: int
+    aliased: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,16 @@ class Schedule:
     vec: int = 1
     slots: int = 0
     whole: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a device wants of a kernel beside the nest: addressing, native operations trusted, and whether NaNs, infinities
+    and signed zeros must be asked for (`preserve_nan`, only where the device has the float control)."""
+
+    addressing: str
+    trusted: frozenset[str] = frozenset()
+    preserve_nan: bool = False
 
 
 @dataclass(frozen=True)

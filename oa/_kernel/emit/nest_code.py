@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from oa._kernel.emit.ir import Buffer, Builder, Ty, Value
-from oa._kernel.emit.nest import Address, Instr, Nest
+from oa._kernel.emit.nest import Address, Instr, Nest, Target
 from oa._kernel.emit.scalar import emit_op
 from oa._schema.dtype import DType, as_dtype
 
@@ -13,10 +13,17 @@ REGISTER = {"float32": Ty.F32, "int32": Ty.I32, "uint32": Ty.U32, "uint8": Ty.U3
 _LEAVES = frozenset({"load", "index", "const", "param", "reduce"})
 
 
-def builder(nest: Nest, addressing: str, name: str, trusted: frozenset[str]) -> Builder:
+def builder(nest: Nest, target: Target, name: str) -> Builder:
     """A builder with the nest's buffers and workgroup size."""
-    buffers = [Buffer(b.access, b.width) for b in nest.buffers]
-    return Builder(name, (nest.schedule.local, 1, 1), addressing, buffers, trusted=trusted)
+    buffers = [Buffer(b.access, b.width, b.aliased) for b in nest.buffers]
+    return Builder(
+        name,
+        (nest.schedule.local, 1, 1),
+        target.addressing,
+        buffers,
+        trusted=target.trusted,
+        preserve_nan=target.preserve_nan,
+    )
 
 
 def linear_group(b: Builder) -> Value:

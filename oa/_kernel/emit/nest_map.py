@@ -7,7 +7,7 @@ flat one are clamped to the last element, so it never reads outside an operand.
 from __future__ import annotations
 
 from oa._kernel.emit.ir import Builder, Ty, Value
-from oa._kernel.emit.nest import Nest, Store
+from oa._kernel.emit.nest import Nest, Store, Target
 from oa._kernel.emit.nest_code import (
     Point,
     as_word,
@@ -25,9 +25,9 @@ from oa._schema.dtype import as_dtype
 _LANES = 4
 
 
-def emit(nest: Nest, addressing: str, trusted: frozenset[str]) -> Kernel:
+def emit(nest: Nest, target: Target) -> Kernel:
     """The kernel of a map nest."""
-    b = builder(nest, addressing, "map", trusted)
+    b = builder(nest, target, "map")
     local = b.const(Ty.U32, nest.schedule.local)
     quad = b.op("iadd", b.op("imul", linear_group(b), local), b.builtin("local_id", 0))
     with b.if_(b.op("ult", quad, b.word(0))):
@@ -37,7 +37,7 @@ def emit(nest: Nest, addressing: str, trusted: frozenset[str]) -> Kernel:
         for store in nest.stores:
             _store(b, nest, store, quad, flat, lanes)
     words = b.finish()
-    return Kernel("map", words, len(nest.buffers), nest.words, addressing, b.local_size)
+    return Kernel("map", words, len(nest.buffers), nest.words, target.addressing, b.local_size)
 
 
 def _dims(b: Builder, nest: Nest, quad: Value, flat: Value) -> list[dict[int, Value]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oa._kernel.emit.ir import Builder, Ty, Value
-from oa._kernel.emit.nest import Nest, Store
+from oa._kernel.emit.nest import Nest, Store, Target
 from oa._kernel.emit.nest_code import (
     Point,
     as_word,
@@ -25,13 +25,19 @@ from oa._kernel.emit.nest_reduce import Reduction
 from oa._kernel.pack import Kernel
 
 
-def emit(nest: Nest, addressing: str, trusted: frozenset[str]) -> Kernel:
+def emit(nest: Nest, target: Target) -> Kernel:
     """The kernel of a row nest."""
-    b = builder(nest, addressing, "row", trusted)
+    b = builder(nest, target, "row")
     Row(b, nest).build()
     words = b.finish()
     return Kernel(
-        "row", words, len(nest.buffers), nest.words, addressing, b.local_size, shared_bytes=b.shared_bytes
+        "row",
+        words,
+        len(nest.buffers),
+        nest.words,
+        target.addressing,
+        b.local_size,
+        shared_bytes=b.shared_bytes,
     )
 
 

@@ -66,7 +66,9 @@ class Buffer(NamedTuple):
     access: "r", "w" or "rw"; loads from an "r" buffer are shared by common-subexpression elimination.
     width: 1, 2 or 4, the element of the buffer in 32-bit words; 2 is one 64-bit integer, which a device that reads memory lane
         by lane fetches as fast as one word (needs shaderInt64).
+    aliased: another buffer of the kernel may be the same memory.
     """
 
     access: str
     width: int = 1
+    aliased: bool = False
