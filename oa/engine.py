@@ -16,10 +16,11 @@ from weakref import ref
 import numpy as np
 
 from oa import _device
-from oa._graph.batching import halves, rebuild, wanted
+from oa._graph.batching import carried, halves, rebuild, wanted
 from oa._graph.graph import freeze
 from oa._graph.graph import key as batch_key
 from oa._graph.node import Batch, Node, Value, caller, line_of
+from oa._graph.ownership import holders
 from oa._graph.state import State
 from oa._graph.trace import trace
 from oa._graph.views import Layout, contiguous
@@ -312,7 +313,8 @@ class Engine:
 
     def _run(self, batch: Batch, roots: list[Value]) -> None:
         try:
-            program = self._programs.get(batch_key(batch, roots), lambda: freeze(batch, roots))
+            pairs = carried(batch, roots)
+            program = self._programs.get(batch_key(batch, roots, pairs), lambda: freeze(batch, roots), pairs)
             self._submit(program, batch, roots)
         except BaseException as error:
             mendable = self._clock.refusal is None and not CONFIG.check and len(batch.nodes) > 1
@@ -354,11 +356,19 @@ class Engine:
 
     def _submit(self, program: Program, batch: Batch, roots: list[Value]) -> None:
         externals = batch.externals
+        taken = {}
+        for output, source in program.plan.in_place:
+            old = externals[program.stored_inputs[source]]
+            if old.handle() is None and holders((old.storage,)) == [1]:  # only this batch still knows it
+                taken[output] = source
         inputs = [externals[k].storage for k in program.stored_inputs]
         scalars = [_pattern(externals[k]) for k in program.scalar_inputs]
         if CONFIG.check:
             audit(self, program, inputs, scalars, lambda k: line_of(batch.nodes[k].where))
-        outputs = [self._pool.allocate(slot.size) for slot in program.plan.outputs]
+        outputs = [
+            inputs[taken[k]] if k in taken else self._pool.allocate(slot.size)
+            for k, slot in enumerate(program.plan.outputs)
+        ]
         if program.plan.steps:
             self._executor.run(program.plan, inputs, outputs, scalars, timing=self._profiler)
             if self._profiler is not None:
@@ -433,6 +443,9 @@ class Engine:
         if self._capture is not None:
             self._capture.assign_cell(cell, value)
         elif value._value.plan is None:
+            old, new, batch = cell._held._value, value._value, self._batch
+            if new.batch is batch and batch.reads(old):
+                batch.carried.append((new, old))
             cell._held = value
         else:  # an output of a plan, which the next run overwrites: the cell keeps what it is now
             self.materialize(value._value)

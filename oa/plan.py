@@ -128,8 +128,13 @@ class CapturedPlan:
             Input(i.spec, contiguous(i.spec.shape)) if id(v) in cells else i
             for i, v in zip(graph.inputs, externals)
         )
-        owned = frozenset(range(len(self._roots), len(roots)))
-        self._program = self.engine._programs.lower(replace(graph, inputs=inputs), owned=owned)
+        first = len(self._roots)
+        owned = frozenset(range(first, len(roots)))
+        number = {cells[id(v)]: k for k, v in enumerate(externals) if id(v) in cells}
+        carried = tuple((first + k, number[c]) for k, c in enumerate(self._cells) if c in number)
+        self._program = self.engine._programs.lower(
+            replace(graph, inputs=inputs), owned=owned, carried=carried
+        )
         self._plan = self._program.plan
         self._slots = []
         for k in self._program.stored_inputs:
@@ -243,8 +248,10 @@ class CapturedPlan:
     def _submit(self) -> int:
         """Run once; called by the engine with nothing pending."""
         engine, plan = self.engine, self._plan
+        self._settle()
+        taken = self._taken()
         inputs = self._inputs()
-        outputs = self._outputs()
+        outputs = self._outputs({output: inputs[source] for output, source in taken.items()})
         scalars = self._scalar_words()
         if CONFIG.check:
             audit(engine, self._program, inputs, scalars, lambda k: line_of(self._nodes[k].where))
@@ -266,8 +273,8 @@ class CapturedPlan:
             engine._lines[plan.digest, value] = self._nodes
         return value
 
-    def _inputs(self) -> list[Storage]:
-        """The storages to read, cells that hold views brought into row-major order first."""
+    def _settle(self) -> None:
+        """See to it that cells have values, in row-major order."""
         copied = False
         for slot in self._slots:
             if slot.cell is not None:
@@ -277,16 +284,29 @@ class CapturedPlan:
                     slot.cell._held, copied = _copied(self.engine, held), True
         if copied:
             self.engine.flush()
+
+    def _taken(self) -> dict[int, int]:
+        """Outputs that take the storage of the cell whose value they replace: the plan allows it and nobody else holds it."""
+        found = {}
+        for output, source in self._plan.in_place:
+            cell = self._slots[source].cell
+            if cell is not None:
+                counts = holders((cell._held, cell._held._value, cell._held._value.storage))
+                if counts == [1, 1, 1]:
+                    found[output] = source
+        return found
+
+    def _inputs(self) -> list[Storage]:
         values = [slot.value if slot.cell is None else slot.cell._held._value for slot in self._slots]
         return [value.storage for value in values if value is not None]
 
-    def _outputs(self) -> list[Storage]:
-        """The storages to write: those of `outputs` again, but for what a view or cell holds by now; new ones for cells."""
+    def _outputs(self, taken: dict[int, Storage]) -> list[Storage]:
+        """The storages to write. Those of `outputs` stay the same, but for what a view or cell holds by now."""
         pool = self.engine._pool
         found: list[Storage] = []
         for k, need in enumerate(self._plan.outputs):
             if k not in self._kept:
-                found.append(pool.allocate(need.size))
+                found.append(taken[k] if k in taken else pool.allocate(need.size))
                 continue
             if self._storages[k] is None or holders((self._storages[k],))[0] > 1 + self._kept[k]:
                 self._storages[k] = pool.allocate(need.size)

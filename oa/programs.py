@@ -24,7 +24,9 @@ class Programs:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._unaudited: dict[int, tuple[Program, Graph]] = {}  #: with OA_CHECK, by identity: programs that never ran
+        self._unaudited: dict[
+            int, tuple[Program, Graph]
+        ] = {}  #: with OA_CHECK, by identity: programs that never ran
         self._known: OrderedDict[Any, Program] = OrderedDict()
         self._hits = 0
         self._lowerings = 0
@@ -35,23 +37,29 @@ class Programs:
             self._profile = replace(self._profile, trusted=operations)
             self._known.clear()
 
-    def get(self, key: Any, graph: Callable[[], Graph]) -> Program:
-        """The program under `key`, lowering the graph when it is new."""
+    def get(self, key: Any, graph: Callable[[], Graph], carried: tuple[tuple[int, int], ...] = ()) -> Program:
+        """The program under `key`, lowering the graph when it is new; `carried` as in `oa._lower.passes.lower`."""
         found = self._known.get(key)
         if found is not None:
             self._hits += 1
             self._known.move_to_end(key)
             return found
-        made = self.lower(graph())
+        made = self.lower(graph(), carried=carried)
         self._known[key] = made
         if len(self._known) > CAPACITY:
             self._known.popitem(last=False)
         return made
 
-    def lower(self, graph: Graph, *, owned: frozenset[int] = frozenset()) -> Program:
-        """Lower without the cache; `owned` as in `oa._lower.passes.lower`."""
+    def lower(
+        self,
+        graph: Graph,
+        *,
+        owned: frozenset[int] = frozenset(),
+        carried: tuple[tuple[int, int], ...] = (),
+    ) -> Program:
+        """Lower without the cache; `owned` and `carried` as in `oa._lower.passes.lower`."""
         self._lowerings += 1
-        program = lower(graph, self._profile, owned=owned)
+        program = lower(graph, self._profile, owned=owned, carried=carried)
         if CONFIG.show:
             sys.stderr.write(program.plan.text())
         if CONFIG.check:

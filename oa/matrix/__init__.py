@@ -138,6 +138,8 @@ from oa.matrix.subscript import put
 from oa.matrix.value import Matrix
 
 value._operations = sys.modules[__name__]
+# The standard has a namespace of that name, whose functions are not there yet.
+delattr(value._operations, "linalg")
 
 #: The standard's name of the dtype; hides the built-in in this module alone.
 bool = bool_

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
-from oa._graph.node import stand_for
+from oa._graph.node import again, stand_for
 from oa._schema.dtype import DType, as_dtype
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
@@ -227,6 +227,42 @@ class Matrix(Typed):
         _operations.namespace.check_version(api_version)
         return _operations
 
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule of a copy on the host. Raises ArgumentError for `copy=False`, a stream, or another device."""
+        if copy is False:
+            raise ArgumentError("__dlpack__: copy=False, but reading a device value always copies")
+        if stream is not None:
+            raise ArgumentError("__dlpack__: the capsule holds host memory; stream must be None")
+        if dl_device is not None and tuple(map(int, dl_device)) != _HOST:
+            raise ArgumentError(f"__dlpack__: dl_device {dl_device}; the capsule is on the host, (1, 0)")
+        held = self.to_numpy()
+        return held.__dlpack__() if max_version is None else held.__dlpack__(max_version=max_version)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(1, 0): capsules hold host memory."""
+        return _HOST
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """A copy on the host (Python 3.12 and later): `memoryview(m)`, `bytes(m)`."""
+        return memoryview(self.to_numpy())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles elements and dtype, not the engine: loading puts the value on the default engine of its thread."""
+        return _operations.from_numpy, (self.to_numpy(),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Matrix:
+        """The same elements on the same engine. No elements move, since values are immutable."""
+        return again(self)
+
+    __copy__ = again
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         """NumPy's functions refuse, naming the operation here; its scalars take part in operators as Python numbers do."""
         name = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
@@ -362,6 +398,9 @@ class Matrix(Typed):
     def __invert__(self) -> Matrix:
         return _operations.bitwise_invert(self)
 
+
+#: DLPack's number of the host.
+_HOST = (1, 0)
 
 #: NumPy functions whose name here is another.
 _UFUNC_NAMES = {
