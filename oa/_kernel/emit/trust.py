@@ -69,7 +69,11 @@ def judge(output: bytes | bytearray | memoryview) -> frozenset[str]:
     x, y, c = _inputs()
     wide = c.astype(np.float64)
     rounded = (c * c).astype(np.float64)
-    wanted = (x / y, np.sqrt(x), (wide * wide - rounded).astype(np.float32))  # the last is exact
+    wanted: tuple[Array, ...] = (
+        x / y,
+        np.sqrt(x),
+        (wide * wide - rounded).astype(np.float32),
+    )  # the last is exact
     names = ("fdiv", "fsqrt", "ffma")
     return frozenset(
         n for n, g, w in zip(names, got, wanted, strict=True) if np.array_equal(g, w.view(np.uint32))
