@@ -46,6 +46,10 @@ class ArgumentError(OaError, ValueError):
     """An argument has the wrong kind or an impossible value."""
 
 
+class CopyError(ArgumentError, BufferError):
+    """`copy=False` was asked where the elements must move."""
+
+
 class UfuncError(OaError, TypeError):
     """A NumPy function was called on an oa value; the message names the operation to use."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from oa._schema.dtype import as_dtype
-from oa.errors import ArgumentError
+from oa.errors import CopyError
 from oa.matrix.create import engine_of, from_list, from_numpy, full
 from oa.matrix.elementwise import astype, positive
 from oa.matrix.shape import stack
@@ -26,7 +26,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if isinstance(obj, Matrix):
         return _again(obj, dtype, device, copy)
     if copy is False:
-        raise ArgumentError(f"matrix.asarray: copy=False, but a {type(obj).__name__} is on the host")
+        raise CopyError(f"matrix.asarray: copy=False, but a {type(obj).__name__} is on the host")
     engine = engine_of(None, device)
     if isinstance(obj, (bool, int, float)):
         return full(engine, (), obj, dtype=dtype)
@@ -48,7 +48,7 @@ def _again(x: Matrix, dtype: Any, device: Any, copy: bool | None) -> Matrix:
     wanted = x.dtype if dtype is None else as_dtype(dtype)
     elsewhere = device is not None and device is not x.engine
     if copy is False and (wanted is not x.dtype or elsewhere):
-        raise ArgumentError("matrix.asarray: copy=False, but another dtype or engine needs a copy")
+        raise CopyError("matrix.asarray: copy=False, but another dtype or engine needs a copy")
     if copy and not elsewhere and wanted is x.dtype:
         return positive(x) if x.dtype.kind != "b" else x.copy()
     return astype(x, wanted, device=device)
@@ -65,7 +65,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> M
     if isinstance(x, Matrix):
         return _again(x, None, device, copy)
     if copy is False:
-        raise ArgumentError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
+        raise CopyError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
     return from_numpy(engine_of(None, device), np.from_dlpack(x))
 
 

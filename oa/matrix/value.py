@@ -11,7 +11,7 @@ from oa._graph.node import again, stand_for
 from oa._schema.dtype import DType, as_dtype
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
-from oa.errors import ArgumentError, OaError, ShapeError, UfuncError
+from oa.errors import ArgumentError, CopyError, OaError, ShapeError, UfuncError
 
 if TYPE_CHECKING:
     from oa.engine import Engine
@@ -82,7 +82,7 @@ class Matrix(Typed):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ArgumentError("np.asarray(matrix, copy=False): reading a device value always copies")
+            raise CopyError("np.asarray(matrix, copy=False): reading a device value always copies")
         found = self.to_numpy()
         return found if dtype is None else found.astype(dtype, copy=False)
 
@@ -237,7 +237,7 @@ class Matrix(Typed):
     ) -> Any:
         """A DLPack capsule of a copy on the host. Raises ArgumentError for `copy=False`, a stream, or another device."""
         if copy is False:
-            raise ArgumentError("__dlpack__: copy=False, but reading a device value always copies")
+            raise CopyError("__dlpack__: copy=False, but reading a device value always copies")
         if stream is not None:
             raise ArgumentError("__dlpack__: the capsule holds host memory; stream must be None")
         if dl_device is not None and tuple(map(int, dl_device)) != _HOST:
@@ -251,7 +251,7 @@ class Matrix(Typed):
 
     def __buffer__(self, flags: int) -> memoryview:
         """A copy on the host (Python 3.12 and later): `memoryview(m)`, `bytes(m)`."""
-        return memoryview(self.to_numpy())
+        return self.to_numpy().data
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles elements and dtype, not the engine: loading puts the value on the default engine of its thread."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -148,3 +150,42 @@ def test_another_device(any_engine: Any, device_name: str) -> None:
         assert m.zeros_like(x, device=other).device is other
     with pytest.raises(oa.errors.ArgumentError, match="stream"):
         x.to_device(any_engine, stream=1)
+
+
+def test_dlpack(any_engine: Any) -> None:
+    for array in (np.arange(6, dtype=np.float32).reshape(2, 3), np.array([True, False]), np.array(3, np.int32)):
+        x = m.from_numpy(any_engine, array)
+        assert x.__dlpack_device__() == (1, 0)
+        assert np.array_equal(np.from_dlpack(x), array)
+        back = m.from_dlpack(array, device=any_engine)
+        assert back.device is any_engine and np.array_equal(back.to_numpy(), array) and back.dtype is x.dtype
+    x = m.ones(any_engine, 3)
+    assert m.from_dlpack(x[::2]).tolist() == [1.0, 1.0]
+    for wrong in ({"copy": False}, {"stream": 1}, {"dl_device": (2, 0)}):
+        with pytest.raises(oa.errors.ArgumentError, match="__dlpack__"):
+            x.__dlpack__(**wrong)  # type: ignore[arg-type]
+    for refuse in (lambda: m.from_dlpack(np.ones(2), copy=False), lambda: x.__dlpack__(copy=False)):
+        with pytest.raises(BufferError, match="copy=False"):
+            refuse()
+
+
+def test_copies_and_pickles(any_engine: Any) -> None:
+    x = m.from_list(any_engine, [[1, 2], [3, 4]], dtype="uint8")
+    for twin in (copy.copy(x), copy.deepcopy(x), m.astype(x, "uint8"), m.asarray(x, copy=True)):
+        twin[0] = 9
+        assert twin.tolist() == [[9, 9], [3, 4]] and twin.device is any_engine
+    assert x.tolist() == [[1, 2], [3, 4]]
+    held = copy.deepcopy({"a": x, "b": [x]})
+    assert held["a"] is held["b"][0]
+    found = pickle.loads(pickle.dumps({"x": x.T, "dtype": x.dtype}))
+    assert found["x"].tolist() == [[1, 3], [2, 4]] and found["x"].dtype is found["dtype"] is oa.uint8
+
+
+def test_floor_division_of_infinities(any_engine: Any) -> None:
+    """As the standard has it, not as NumPy."""
+    inf = math.inf
+    a, b = (m.from_list(any_engine, v) for v in ([inf, inf, -inf, 1.0, -1.0, 1.0, inf], [2.0, -2.0, 2.0, -inf, inf, inf, inf]))
+    got = m.floor_divide(a, b).to_numpy()
+    want = np.array([inf, -inf, -inf, -0.0, -0.0, 0.0, np.nan], np.float32)
+    assert np.array_equal(got, want, equal_nan=True)
+    assert np.array_equal(np.signbit(got[:6]), np.signbit(want[:6]))

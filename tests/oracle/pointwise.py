@@ -76,7 +76,8 @@ def _raw(function: Callable[..., Any]) -> Callable[..., Array]:
 
 def _floor_divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
-        return _real(np.floor_divide)(a, b)
+        infinite = np.isinf(a) | np.isinf(b)  # the standard's rule, not NumPy's
+        return np.where(infinite, _real(np.divide)(a, b), _real(np.floor_divide)(a, b))
     x, y = _wide(*np.broadcast_arrays(a, b))
     return _kept(np.where(y == 0, 0, np.floor_divide(x, np.where(y == 0, 1, y))), a)
 

@@ -126,7 +126,10 @@ def remainder(x: Reg, y: Reg) -> Reg:
 
 
 def floor_divide(x: Reg, y: Reg) -> Reg:
-    """floor(x / y), from the exact remainder; infinite (0 / 0: NaN) where y is zero or denormal."""
+    """floor(x / y), from the exact remainder; infinite (0 / 0: NaN) where y is zero or denormal.
+
+    Where an operand is infinite it is x / y, as the array API standard has it: inf // 2 is inf and -1 // inf is -0.
+    """
     rest = _truncated(x, y)
     plain = divide(x, y)
     whole = divide(x - rest, y).one("frint")
@@ -137,6 +140,8 @@ def floor_divide(x: Reg, y: Reg) -> Reg:
     step = rest.ne(0.0) & (rest < 0.0).ne(y < 0.0)
     value = step.where(whole - 1.0, whole)
     value = value.eq(0.0).where(x.like(0.0).signed_like(plain), value)
+    infinite = x.magnitude().eq(INF) | y.magnitude().eq(INF)
+    value = infinite.where(plain, value)
     by_zero = (x.magnitude() >= TINY).where(x.like(INF), NAN)
     by_zero = (by_zero.u ^ ((x.u ^ y.u) & 0x80000000)).f
     return (y.magnitude() < TINY).where(by_zero, value)
