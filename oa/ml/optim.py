@@ -112,6 +112,11 @@ class AdamW:
             ArgumentError: another number of gradients than parameters.
             ShapeError: a gradient without its parameter's shape.
         """
+        self._update(gradients)
+        del gradients  # with what `_update` had in variables: nobody asks for it, so it need not be stored
+        self.engine.flush()
+
+    def _update(self, gradients: Sequence[Matrix | None]) -> None:
         g = self._flat.join(gradients)
         if self.max_norm is not None:
             (g,), _ = clip_grad_norm([g], self.max_norm)
@@ -126,7 +131,6 @@ class AdamW:
         self._m.assign(m)
         self._v.assign(v)
         self._step.assign(count)
-        self.engine.flush()
 
     def state_dict(self) -> dict[str, Matrix]:
         """`step`, and `m.NAME` and `v.NAME` for every parameter, in its shape."""
