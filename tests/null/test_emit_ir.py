@@ -90,14 +90,48 @@ def test_every_primitive_operation_validates(addressing: str, tmp_path: Path) ->
         Ty.I32: [b.word(k, Ty.I32) for k in (1, 2, 3)],
         Ty.F32: [b.word(k, Ty.F32) for k in (4, 5, 6)],
         Ty.BOOL: [b.word(k, Ty.BOOL) for k in (7, 8, 9)],
+        Ty.I64: [b.word64(k, Ty.I64) for k in (10, 12, 14)],
+        Ty.U64: [b.word64(k, Ty.U64) for k in (10, 12, 14)],
+        Ty.F64: [b.word64(k, Ty.F64) for k in (10, 12, 14)],
     }
     for name, op in sp.OPS.items():
         for ty in op.operands:
             made = b.op(name, *given[ty][: op.arity])
             assert made.ty is (op.result or ty)
-    b.op("fabs", given[Ty.F32][0])
+    for ty in (Ty.F32, Ty.F64):
+        assert b.op("fabs", given[ty][0]).ty is ty
     b.op("umulhi", *given[Ty.U32][:2])
     validate(b.finish(), tmp_path)
+
+
+@pytest.mark.parametrize("addressing", ADDRESSINGS)
+def test_wide_numbers(addressing: str, tmp_path: Path) -> None:
+    """64-bit registers: constants, conversions between all numbers, memory, workgroup arrays, functions, text."""
+    b = builder(addressing, Buffer("r", 2), Buffer("w", 2))
+    i = b.builtin("global_id")
+    numbers = [ty for ty in Ty if ty is not Ty.BOOL]
+    given = {ty: b.word64(2, ty) if ty.is_wide else b.word(1, ty) for ty in numbers}
+    for source in numbers:
+        for target in numbers:
+            assert b.convert(target, given[source]).ty is target
+            assert b.convert(target, given[source]) is b.convert(target, given[source])
+    found = b.load64(0, i)
+    assert found.ty is Ty.U64 and b.load64(0, i) is found
+    b.function("twice", [Ty.F64], Ty.F64, lambda p: b.op("fadd", p[0], p[0]))
+    twice = b.call("twice", b.bitcast(Ty.F64, found))
+    kept = b.shared(Ty.F64, 4)
+    b.shared_store(kept, b.const(Ty.U32, 1), b.op("fmul", twice, b.const(Ty.F64, 1 / 3)))
+    b.store64(1, i, b.op("iadd", found, b.const(Ty.U64, -1)))
+    assert b.shared_bytes == 32
+    assert b.const(Ty.I64, -1) is b.bits(Ty.I64, (1 << 64) - 1)
+    words = b.finish()
+    validate(words, tmp_path)
+    used = [rest[0] for code, rest in listing(words) if code == sp.OP_CAPABILITY]
+    assert {sp.CAPABILITY_INT64, sp.CAPABILITY_FLOAT64} <= set(used)
+    assert "0.3333333333333333" in b.text() and "18446744073709551615u" in b.text()
+    for wrong in (lambda: b.bitcast(Ty.F32, found), lambda: b.op("iadd", found, i), lambda: b.store64(1, i, i)):
+        with pytest.raises(InternalError):
+            wrong()
 
 
 def test_capabilities_are_only_those_used(tmp_path: Path) -> None:

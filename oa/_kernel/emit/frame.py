@@ -54,6 +54,7 @@ class Frame(Module):
         self._callable: dict[str, tuple[int, tuple[Ty, ...], Ty]] = {}
         self._finished: list[int] = []
         self._words_read: dict[tuple[int, Ty], Value] = {}
+        self._wide_words: dict[tuple[int, Ty], Value] = {}
         self._inputs: dict[tuple[str, int], Value] = {}
         self._input_vectors: dict[str, int] = {}
         self._pointers: dict[int, int] = {}
@@ -137,10 +138,10 @@ class Frame(Module):
     def shared(self, ty: Ty, length: int) -> int:
         """Declare a workgroup array; returns its handle."""
         if ty is Ty.BOOL or length < 1:
-            raise InternalError(f"shared: {length} of {ty}; wanted at least one of a 32-bit type")
+            raise InternalError(f"shared: {length} of {ty}; wanted at least one of a number type")
         made = self._type(sp.OP_TYPE_ARRAY, self._scalar(ty), self.bits(Ty.U32, length).id)
         self._arrays.append((self._global(sp.CLASS_WORKGROUP, made), ty))
-        self.shared_bytes += 4 * length
+        self.shared_bytes += ty.bits // 8 * length
         return len(self._arrays) - 1
 
     def _shared_element(self, array: int, index: Value) -> tuple[int, Ty]:

@@ -55,7 +55,7 @@ class Builder(Memory):
         ty = first.ty
         if ty not in operands or len(args) != arity or (arity > 1 and args[1].ty is not ty and not shift):
             raise InternalError(f"{name}: operand types {[a.ty for a in args]} do not fit")
-        if ty is not Ty.F32:
+        if ty is not Ty.F32 and not ty.is_wide:
             folded = fold(self, name, args)
             if folded is not None:
                 return folded
@@ -89,8 +89,10 @@ class Builder(Memory):
     def _compound(self, name: str, args: tuple[Value, ...]) -> Value:
         """Operations that are more than one instruction."""
         if name == "fabs":
-            pattern = self.bitcast(Ty.U32, args[0])
-            return self.bitcast(Ty.F32, self.op("and", pattern, self.bits(Ty.U32, 0x7FFFFFFF)))
+            ty = args[0].ty
+            pattern = self.bitcast(ty.unsigned, args[0])
+            mask = self.bits(ty.unsigned, (1 << ty.bits - 1) - 1)
+            return self.bitcast(ty, self.op("and", pattern, mask))
         if name == "umulhi":
             a, b = args
             if a.ty is not Ty.U32 or b.ty is not Ty.U32:
@@ -136,11 +138,13 @@ class Builder(Memory):
         return found
 
     def bitcast(self, ty: Ty, a: Value) -> Value:
-        """The same 32 bits as another type."""
+        """The same bits as another type of the same width."""
         if a.ty is ty:
             return a
         if a.ty is Ty.BOOL or ty is Ty.BOOL:
             raise InternalError("bitcast: a bool has no bit pattern, use select or a comparison")
+        if a.ty.bits != ty.bits:
+            raise InternalError(f"bitcast: {a.ty} and {ty} differ in width")
         if a.const is not None:
             return self.bits(ty, a.const)
         if a.source is not None and a.source[0] == "bitcast":
@@ -151,6 +155,27 @@ class Builder(Memory):
             made = self._id()
             self._code += (4 << 16 | sp.OP_BITCAST, self._scalar(ty), made, a.id)
             found = self._remember(key, Value(made, ty, None, ("bitcast", (a,))))
+        return found
+
+    def convert(self, ty: Ty, a: Value) -> Value:
+        """A number as another type, by the machine's rule: integers are extended or cut, floats rounded or cut to integers.
+
+        What is out of the range of an integer type is undefined for floats.
+        """
+        if a.ty is ty:
+            return a
+        if a.ty.is_int and ty.is_int:
+            if a.ty.bits == ty.bits:
+                return self.bitcast(ty, a)
+            if a.ty.is_signed != ty.is_signed:  # extension goes by the operand's sign
+                return self.bitcast(ty, self.convert(ty.signed if a.ty.is_signed else ty.unsigned, a))
+        kind = (a.ty.kind, ty.kind)
+        key = ("convert", ty.order, a.id)
+        found = self._known.get(key)
+        if found is None:
+            made = self._id()
+            self._code += (4 << 16 | sp.CONVERSIONS[kind], self._scalar(ty), made, a.id)
+            found = self._remember(key, Value(made, ty))
         return found
 
     # --- control flow ---------------------------------------------------------------------------------------

@@ -161,9 +161,7 @@ class Memory(Frame):
     def _word_type(self, width: int) -> int:
         """The element type of a buffer."""
         if width == 2:
-            if sp.CAPABILITY_INT64 not in self._capabilities:
-                self._capabilities.append(sp.CAPABILITY_INT64)
-            return self._type(sp.OP_TYPE_INT, 64, 0)
+            return self._scalar(Ty.U64)
         return self._scalar(Ty.U32) if width == 1 else self._vector(4)
 
     def load(self, buffer: int, index: Value) -> Value:
@@ -187,6 +185,39 @@ class Memory(Frame):
     def load2(self, buffer: int, index2: Value) -> tuple[Value, ...]:
         """The two u32 words at 8-byte `index2` of a buffer of width 2."""
         return self._load_wide(buffer, index2, 2)
+
+    def load64(self, buffer: int, index: Value) -> Value:
+        """The u64 at 8-byte `index` of a buffer of width 2."""
+        key = ("load64", buffer, index.id)
+        found = self._known.get(key)
+        if found is None:
+            pointer, operands = self._element(buffer, index, 2, "r")
+            made = self._id()
+            self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._scalar(Ty.U64), made, pointer, *operands)
+            found = Value(made, Ty.U64)
+            if self.buffers[buffer].access == "r":
+                self._remember(key, found)
+        return found
+
+    def store64(self, buffer: int, index: Value, value: Value) -> None:
+        """Write one u64 at 8-byte `index` of a buffer of width 2."""
+        if value.ty is not Ty.U64:
+            raise InternalError(f"store64: value is {value.ty}, wanted u64")
+        pointer, operands = self._element(buffer, index, 2, "w")
+        self._code += (len(operands) + 3 << 16 | sp.OP_STORE, pointer, value.id, *operands)
+
+    def word64(self, index: int, ty: Ty) -> Value:
+        """Plain words `index` (low) and `index + 1` (high) of the argument block as a 64-bit `ty`."""
+        low, high = self.word(index), self.word(index + 1)
+        found = self._wide_words.get((index, ty))
+        if found is None:
+            pair, made = self._id(), self._id()
+            self._prologue += (
+                5 << 16 | sp.OP_COMPOSITE_CONSTRUCT, self._vector(2), pair, low.id, high.id,
+                4 << 16 | sp.OP_BITCAST, self._scalar(ty), made, pair,
+            )  # fmt: skip
+            found = self._wide_words[index, ty] = Value(made, ty)
+        return found
 
     def _load_wide(self, buffer: int, index: Value, width: int) -> tuple[Value, ...]:
         keys = [("load", width, buffer, index.id, lane) for lane in range(width)]

@@ -10,6 +10,7 @@ from oa._kernel.emit.types import Ty, Value
 from oa.errors import InternalError
 
 _PACK_FLOAT = struct.Struct("<f").pack
+_PACK_DOUBLE = struct.Struct("<d").pack
 
 
 def float_pattern(value: float) -> int:
@@ -55,16 +56,20 @@ class Module:
     def _scalar(self, ty: Ty) -> int:
         found = self._scalars[ty.order]
         if not found:
-            if ty is Ty.U32:
-                found = self._type(sp.OP_TYPE_INT, 32, 0)
-            elif ty is Ty.F32:
-                found = self._type(sp.OP_TYPE_FLOAT, 32)
-            elif ty is Ty.I32:
-                found = self._type(sp.OP_TYPE_INT, 32, 1)
+            if ty.is_wide:
+                self._need(sp.CAPABILITY_FLOAT64 if ty.is_float else sp.CAPABILITY_INT64)
+            if ty.is_float:
+                found = self._type(sp.OP_TYPE_FLOAT, ty.bits)
+            elif ty.is_int:
+                found = self._type(sp.OP_TYPE_INT, ty.bits, int(ty.is_signed))
             else:
                 found = self._type(sp.OP_TYPE_BOOL)
             self._scalars[ty.order] = found
         return found
+
+    def _need(self, capability: int) -> None:
+        if capability not in self._capabilities:
+            self._capabilities.append(capability)
 
     def _vector(self, length: int) -> int:
         return self._type(sp.OP_TYPE_VECTOR, self._scalar(Ty.U32), length)
@@ -116,31 +121,37 @@ class Module:
         return self._glsl
 
     def bits(self, ty: Ty, pattern: int) -> Value:
-        """The constant of type `ty` with the 32-bit `pattern` (for BOOL: non-zero is true)."""
+        """The constant of type `ty` with the bits of `pattern` (for BOOL: non-zero is true)."""
         if ty is Ty.BOOL:
             pattern = 1 if pattern else 0
         key = (ty.order, pattern)
         found = self._constants.get(key)
         if found is None:
-            if not 0 <= pattern <= 0xFFFFFFFF:
-                raise InternalError(f"constant pattern {pattern:#x} does not fit 32 bits")
+            if not 0 <= pattern < 1 << ty.bits:
+                raise InternalError(f"constant pattern {pattern:#x} does not fit {ty.bits} bits")
             kind = self._scalar(ty)
             made = self._id()
             if ty is Ty.BOOL:
                 opcode = sp.OP_CONSTANT_TRUE if pattern else sp.OP_CONSTANT_FALSE
                 self._declarations += (3 << 16 | opcode, kind, made)
+            elif ty.is_wide:
+                self._declarations += (
+                    5 << 16 | sp.OP_CONSTANT, kind, made, pattern & 0xFFFFFFFF, pattern >> 32,
+                )  # fmt: skip
             else:
                 self._declarations += (4 << 16 | sp.OP_CONSTANT, kind, made, pattern)
             found = self._constants[key] = Value(made, ty, pattern)
         return found
 
     def const(self, ty: Ty, value: int | float | bool) -> Value:
-        """A constant, bit-exact including -0.0, NaN and infinities; integers wrap modulo 2^32."""
+        """A constant, bit-exact including -0.0, NaN and infinities; integers wrap modulo their width."""
         if ty is Ty.F32:
             return self.bits(ty, float_pattern(value))
+        if ty is Ty.F64:
+            return self.bits(ty, int.from_bytes(_PACK_DOUBLE(value), "little"))
         if ty is Ty.BOOL:
             return self.bits(ty, bool(value))
-        return self.bits(ty, int(value) & 0xFFFFFFFF)
+        return self.bits(ty, int(value) & (1 << ty.bits) - 1)
 
     def _layout(self, entry: int, local_size: tuple[int, int, int]) -> list[int]:
         """All words of the module in the order that the specification prescribes."""

@@ -15,8 +15,8 @@ Operand = Union["Reg", int, float]
 class Reg:
     """A value with the builder that holds it. Python numbers become constants of the other operand's type.
 
-    On F32 the operators are the primitive float operations, on integers the wrapping ones (`>>` is arithmetic on I32
-    and logical on U32), on BOOL `&`, `|` and `~` are logical. Comparisons of U32 are unsigned.
+    On floats the operators are the primitive float operations, on integers the wrapping ones (`>>` is arithmetic on signed
+    types and logical on unsigned ones), on BOOL `&`, `|` and `~` are logical. Comparisons go by the type's sign.
     """
 
     __slots__ = ("b", "v")
@@ -32,11 +32,11 @@ class Reg:
         return Reg(self.b, self.b.op(name, self.v, self._value(other)))
 
     def _arith(self, name: str, other: Operand) -> Reg:
-        return self._op(("f" if self.v.ty is Ty.F32 else "i") + name, other)
+        return self._op(("f" if self.v.ty.is_float else "i") + name, other)
 
     def _compare(self, name: str, other: Operand) -> Reg:
         ty = self.v.ty
-        return self._op(("f" if ty is Ty.F32 else "s" if ty is Ty.I32 else "u") + name, other)
+        return self._op(("f" if ty.is_float else "s" if ty.is_signed else "u") + name, other)
 
     def __add__(self, other: Operand) -> Reg:
         return self._arith("add", other)
@@ -54,7 +54,7 @@ class Reg:
     __rmul__ = __mul__
 
     def __neg__(self) -> Reg:
-        return Reg(self.b, self.b.op("fneg" if self.v.ty is Ty.F32 else "ineg", self.v))
+        return Reg(self.b, self.b.op("fneg" if self.v.ty.is_float else "ineg", self.v))
 
     def __and__(self, other: Operand) -> Reg:
         return self._op("land" if self.v.ty is Ty.BOOL else "and", other)
@@ -72,7 +72,7 @@ class Reg:
         return self._op("shl", other)
 
     def __rshift__(self, other: Operand) -> Reg:
-        return self._op("shr_s" if self.v.ty is Ty.I32 else "shr_u", other)
+        return self._op("shr_s" if self.v.ty.is_signed else "shr_u", other)
 
     def __lt__(self, other: Operand) -> Reg:
         return self._compare("lt", other)
@@ -89,12 +89,12 @@ class Reg:
     def eq(self, other: Operand) -> Reg:
         """Equality (ordered for floats)."""
         ty = self.v.ty
-        return self._op("feq" if ty is Ty.F32 else "leq" if ty is Ty.BOOL else "ieq", other)
+        return self._op("feq" if ty.is_float else "leq" if ty is Ty.BOOL else "ieq", other)
 
     def ne(self, other: Operand) -> Reg:
         """Inequality (true for NaN)."""
         ty = self.v.ty
-        return self._op("fne" if ty is Ty.F32 else "lne" if ty is Ty.BOOL else "ine", other)
+        return self._op("fne" if ty.is_float else "lne" if ty is Ty.BOOL else "ine", other)
 
     def one(self, name: str) -> Reg:
         """A primitive operation on this register alone."""
@@ -113,18 +113,22 @@ class Reg:
 
     @property
     def u(self) -> Reg:
-        """The bits as U32."""
-        return Reg(self.b, self.b.bitcast(Ty.U32, self.v))
+        """The bits as an unsigned integer."""
+        return Reg(self.b, self.b.bitcast(self.v.ty.unsigned, self.v))
 
     @property
     def i(self) -> Reg:
-        """The bits as I32."""
-        return Reg(self.b, self.b.bitcast(Ty.I32, self.v))
+        """The bits as a signed integer."""
+        return Reg(self.b, self.b.bitcast(self.v.ty.signed, self.v))
 
     @property
     def f(self) -> Reg:
-        """The bits as F32."""
-        return Reg(self.b, self.b.bitcast(Ty.F32, self.v))
+        """The bits as a float."""
+        return Reg(self.b, self.b.bitcast(self.v.ty.floating, self.v))
+
+    def to(self, ty: Ty) -> Reg:
+        """The number as another type; see `Builder.convert`."""
+        return Reg(self.b, self.b.convert(ty, self.v))
 
     def like(self, value: int | float) -> Reg:
         """A constant of this register's type."""
@@ -132,11 +136,11 @@ class Reg:
 
     def magnitude(self) -> Reg:
         """Absolute value of a float, by clearing the sign bit."""
-        return (self.u & 0x7FFFFFFF).f
+        return (self.u & (1 << self.v.ty.bits - 1) - 1).f
 
     def signed_like(self, other: Reg) -> Reg:
         """This non-negative float with the sign of `other`."""
-        return (self.u | (other.u & 0x80000000)).f
+        return (self.u | (other.u & 1 << self.v.ty.bits - 1)).f
 
 
 def horner(x: Reg, coefficients: tuple[float, ...]) -> Reg:

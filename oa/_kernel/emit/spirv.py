@@ -32,7 +32,7 @@ OP_PHI, OP_LOOP_MERGE, OP_SELECTION_MERGE, OP_LABEL = 245, 246, 247, 248
 OP_BRANCH, OP_BRANCH_CONDITIONAL, OP_RETURN, OP_RETURN_VALUE = 249, 250, 253, 254
 
 CAPABILITY_SHADER, CAPABILITY_PHYSICAL_STORAGE_BUFFER, CAPABILITY_PRESERVE_NAN = 1, 5347, 4466
-CAPABILITY_INT64 = 11
+CAPABILITY_INT64, CAPABILITY_FLOAT64 = 11, 10
 MODEL_LOGICAL, MODEL_PHYSICAL_STORAGE_BUFFER_64, MODEL_GLSL450 = 0, 5348, 1
 MODEL_GL_COMPUTE, MODE_LOCAL_SIZE, MODE_PRESERVE_NAN = 5, 17, 4461
 DECORATION_BLOCK, DECORATION_ARRAY_STRIDE, DECORATION_BUILTIN = 2, 6, 11
@@ -54,11 +54,12 @@ BUILTINS: dict[str, tuple[int, bool]] = {
 }
 
 
-_FLOAT = frozenset((Ty.F32,))
-_INT = frozenset((Ty.I32, Ty.U32))
-_SIGNED = frozenset((Ty.I32,))
-_UNSIGNED = frozenset((Ty.U32,))
+_FLOAT = frozenset((Ty.F32, Ty.F64))
+_INT = frozenset((Ty.I32, Ty.U32, Ty.I64, Ty.U64))
+_SIGNED = frozenset((Ty.I32, Ty.I64))
+_UNSIGNED = frozenset((Ty.U32, Ty.U64))
 _BOOL = frozenset((Ty.BOOL,))
+_F32, _I32, _U32 = frozenset((Ty.F32,)), frozenset((Ty.I32,)), frozenset((Ty.U32,))
 
 
 class Op(NamedTuple):
@@ -102,10 +103,10 @@ def _ops() -> dict[str, Op]:
         "leq": Op(164, 2, _BOOL, commutative=True),
         "lne": Op(165, 2, _BOOL, commutative=True),
         "lnot": Op(168, 1, _BOOL),
-        "f2i": Op(110, 1, _FLOAT, Ty.I32),
-        "f2u": Op(109, 1, _FLOAT, Ty.U32),
-        "i2f": Op(111, 1, _SIGNED, Ty.F32),
-        "u2f": Op(112, 1, _UNSIGNED, Ty.F32),
+        "f2i": Op(110, 1, _F32, Ty.I32),
+        "f2u": Op(109, 1, _F32, Ty.U32),
+        "i2f": Op(111, 1, _I32, Ty.F32),
+        "u2f": Op(112, 1, _U32, Ty.F32),
     }
     for name, code in (("ftrunc", 3), ("frint", 2), ("ffloor", 8), ("fceil", 9), ("fsqrt", 31)):
         ops[name] = Op(code, 1, _FLOAT, ext=True)
@@ -120,6 +121,11 @@ def _ops() -> dict[str, Op]:
         ops[name] = Op(code, 2, _INT, Ty.BOOL)
     return ops
 
+
+#: Conversions between kinds, any widths: (from, to) -> opcode. "s", "u" and "f" are signed, unsigned and floating.
+CONVERSIONS: dict[tuple[str, str], int] = {
+    ("f", "u"): 109, ("f", "s"): 110, ("s", "f"): 111, ("u", "f"): 112, ("u", "u"): 113, ("s", "s"): 114, ("f", "f"): 115,
+}  # fmt: skip
 
 #: The primitive operations that are one SPIR-V instruction each.
 OPS: dict[str, Op] = _ops()

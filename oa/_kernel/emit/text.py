@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from oa._kernel.emit import spirv as sp
-from oa._kernel.emit.types import Ty
 
 _NAMES = {op.code: name for name, op in sp.OPS.items() if not op.ext}
 _EXT_NAMES = {op.code: name for name, op in sp.OPS.items() if op.ext}
@@ -17,7 +16,6 @@ _NAMES.update({
 })  # fmt: skip
 _TYPES = {
     sp.OP_TYPE_BOOL: "bool",
-    sp.OP_TYPE_FLOAT: "f32",
     sp.OP_TYPE_VOID: "void",
     sp.OP_TYPE_STRUCT: "block",
 }
@@ -60,7 +58,9 @@ class _Printer:
     def declaration(self, opcode: int, operands: Sequence[int]) -> bool:
         """Types, constants and variables at module scope; False if the instruction is none."""
         if opcode == sp.OP_TYPE_INT:
-            self.types[operands[0]] = "i32" if operands[2] else "u32"
+            self.types[operands[0]] = f"{'i' if operands[2] else 'u'}{operands[1]}"
+        elif opcode == sp.OP_TYPE_FLOAT:
+            self.types[operands[0]] = f"f{operands[1]}"
         elif opcode == sp.OP_TYPE_VECTOR:
             self.types[operands[0]] = f"{self.types[operands[1]]}x{operands[2]}"
         elif opcode == sp.OP_TYPE_POINTER:
@@ -68,7 +68,8 @@ class _Printer:
         elif opcode in _TYPES:
             self.types[operands[0]] = _TYPES[opcode]
         elif opcode == sp.OP_CONSTANT:
-            self.names[operands[1]] = _constant(self.types[operands[0]], operands[2])
+            pattern = sum(word << 32 * k for k, word in enumerate(operands[2:]))
+            self.names[operands[1]] = _constant(self.types[operands[0]], pattern)
         elif opcode in (sp.OP_CONSTANT_TRUE, sp.OP_CONSTANT_FALSE):
             self.names[operands[1]] = "true" if opcode == sp.OP_CONSTANT_TRUE else "false"
         elif opcode == sp.OP_VARIABLE and not self.depth:
@@ -130,16 +131,18 @@ class _Printer:
 
 
 def _constant(kind: str, pattern: int) -> str:
-    if kind == "f32":
-        value = _as_float(pattern)
-        return f"{value!r}f" if value == value else f"nan:{pattern:#x}"
-    if kind == Ty.I32.label and pattern & 0x80000000:
-        return str(pattern - 0x100000000)
-    return f"{pattern}{'' if kind == Ty.I32.label else 'u'}"
+    if kind in ("f32", "f64"):
+        value = _as_float(kind, pattern)
+        return f"{value!r}{'f' if kind == 'f32' else ''}" if value == value else f"nan:{pattern:#x}"
+    bits = int(kind[1:])
+    if kind[0] == "i":
+        return str(pattern - (pattern >> bits - 1 << bits))
+    return f"{pattern}u"
 
 
-def _as_float(pattern: int) -> float:
-    return float(struct.unpack("<f", struct.pack("<I", pattern))[0])
+def _as_float(kind: str, pattern: int) -> float:
+    packed, unpacked = ("<I", "<f") if kind == "f32" else ("<Q", "<d")
+    return float(struct.unpack(unpacked, struct.pack(packed, pattern))[0])
 
 
 def print_module(words: Sequence[int], functions: Mapping[int, str]) -> str:

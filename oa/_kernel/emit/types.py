@@ -9,14 +9,22 @@ from typing import NamedTuple
 class Ty(Enum):
     """A register type. `order` is its dense index, for tables."""
 
-    F32 = ("f32", 0)
-    I32 = ("i32", 1)
-    U32 = ("u32", 2)
-    BOOL = ("bool", 3)
+    F32 = ("f32", 0, 32)
+    I32 = ("i32", 1, 32)
+    U32 = ("u32", 2, 32)
+    BOOL = ("bool", 3, 1)
+    F64 = ("f64", 4, 64)
+    I64 = ("i64", 5, 64)
+    U64 = ("u64", 6, 64)
 
-    def __init__(self, label: str, order: int) -> None:
+    def __init__(self, label: str, order: int, bits: int) -> None:
         self.label = label
         self.order = order
+        self.bits = bits
+        self.is_float = label[0] == "f"
+        self.is_signed = label[0] == "i"
+        self.is_wide = bits == 64
+        self.kind = {"f": "f", "i": "s", "u": "u", "b": "b"}[label[0]]  #: float, signed, unsigned or bool
 
     # Members are singletons: the identity hash is valid and several times faster than Enum's.
     __hash__ = object.__hash__
@@ -26,7 +34,22 @@ class Ty(Enum):
 
     @property
     def is_int(self) -> bool:
-        return self is Ty.I32 or self is Ty.U32
+        return self.label[0] in "iu"
+
+    @property
+    def unsigned(self) -> Ty:
+        """The unsigned integer of the same width."""
+        return Ty.U64 if self.is_wide else Ty.U32
+
+    @property
+    def signed(self) -> Ty:
+        """The signed integer of the same width."""
+        return Ty.I64 if self.is_wide else Ty.I32
+
+    @property
+    def floating(self) -> Ty:
+        """The float of the same width."""
+        return Ty.F64 if self.is_wide else Ty.F32
 
 
 class Value:
