@@ -1,0 +1,61 @@
+"""Every static kernel and a corpus of emitted ones build without spills for four generations of AMD GPUs, without a card."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oa._kernel.pack import default
+from oa._vk.loader import manifests
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RADV = [m.path for m in manifests({"HOME": "/nonexistent"}) if "radeon" in m.path and not m.problem]
+FAMILIES = ("polaris10", "vega10", "navi21", "gfx1100")
+ADDRESS, DESCRIPTOR = ("strict", "address"), ("compat", "descriptor")
+
+pytestmark = pytest.mark.skipif(not RADV, reason="Mesa's RADV is not installed")
+
+
+def built(family: str, profile: str, addressing: str) -> dict[str, Any]:
+    env = {**os.environ, "RADV_FORCE_FAMILY": family, "VK_ICD_FILENAMES": RADV[0], "OA_VALIDATE": "0"}
+    env.pop("VK_DRIVER_FILES", None)
+    command = [sys.executable, "-m", "tests.compile.corpus", profile, addressing, "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout)
+    assert family.upper() in found["device"]
+    return found
+
+
+def expect_registers_to_suffice(found: dict[str, Any]) -> None:
+    for name, row in found["kernels"].items():
+        assert row["VGPRs"] > 0, name
+        for what in ("Spilled VGPRs", "Spilled SGPRs", "Scratch size"):
+            assert row[what] == 0, f"{name}: {what} {row[what]} with {row['VGPRs']} VGPRs"
+    static = {name for name in found["kernels"] if name in default().names()}
+    assert static | set(found["refused"]) == set(default().names())
+    assert all("subgroups of 8" in why for why in found["refused"].values()), "only for software devices"
+    assert found["schedules"] == ["flat", "group", "group partial", "serial", "serial partial"]
+    for part in ("maps", "rows", "demo"):
+        assert sum(name.startswith(part) for name in found["kernels"]) >= 10, part
+
+
+CASES = [(family, ADDRESS if k % 2 else DESCRIPTOR) for k, family in enumerate(FAMILIES)]
+OTHERS = [(family, DESCRIPTOR if k % 2 else ADDRESS) for k, family in enumerate(FAMILIES)]
+
+
+@pytest.mark.parametrize(("family", "how"), CASES)
+def test_kernels_build_without_spills(family: str, how: tuple[str, str]) -> None:
+    expect_registers_to_suffice(built(family, *how))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "how"), OTHERS)
+def test_kernels_build_without_spills_the_other_way(family: str, how: tuple[str, str]) -> None:
+    expect_registers_to_suffice(built(family, *how))
