@@ -47,7 +47,7 @@ def checks() -> list[Check]:
     python = sys.executable
     found = [
         Check("types", [python, "-m", "mypy"]),
-        Check("kernels", [python, "-m", "tools.kernels", "--check"]),
+        Check("kernels", [python, "-m", "tools.pack_sum"]),
         Check("vulkan", [python, "-m", "tools.gen_vk", "--check"]),
         Check("docs", [python, "-m", "tools.docs", "--check"]),
         Check("format", [python, "-m", "ruff", "format", "--check", "--output-format", "concise", "."]),

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from oa._kernel.pack import ADDRESSINGS, Kernel, Pack, Recipe, encode  # noqa: E402
+from tools import pack_sum  # noqa: E402
 from tools.kernels_spirv import reflect  # noqa: E402
 
 SOURCES = ROOT / "oa" / "_kernel"
@@ -139,6 +140,7 @@ def main() -> int:
         return 0 if same else 1
     if not PACK.exists() or PACK.read_bytes() != data:
         PACK.write_bytes(data)
+    pack_sum.write()
     print(f"kernels.pack {digest}: {len(data)} bytes")
     return 0
 
