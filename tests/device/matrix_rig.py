@@ -16,6 +16,11 @@ LAYOUTS = ("plain", "transposed", "offset", "strided", "negative", "pending")
 MODES = ("fused", "captured", "replayed")
 
 
+def some(entries: Sequence[Any], turn: int, full: bool, count: int = 4) -> list[Any]:
+    """All entries with --all, else a few in a row, which ones decided by `turn`."""
+    return list(entries) if full else [entries[(turn + k) % len(entries)] for k in range(min(count, len(entries)))]
+
+
 def place(engine: Any, array: Array, layout: str) -> Any:
     """A Matrix equal to `array`, laid out as asked. Views are stored ones, but for "pending", which runs with its consumer."""
     if layout == "plain" or array.ndim == 0:

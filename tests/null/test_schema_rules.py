@@ -32,7 +32,7 @@ NAMES = [d.name for d in ALL]
 MIXES = {("uint8", "int32"): "int32", ("uint8", "uint32"): "uint32"}
 
 
-@pytest.mark.parametrize(("left", "right"), itertools.product(DTYPES, DTYPES))
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(DTYPES, DTYPES)))
 def test_promotion(left: str, right: str) -> None:
     want = left if left == right else MIXES.get((left, right), MIXES.get((right, left)))
     a, b = as_dtype(left), as_dtype(right)
