@@ -306,17 +306,20 @@ class Engine:
         self._check()
         if self._capture is not None:
             return
-        batch, self._batch = self._batch, Batch()
+        batch = self._batch
         roots = wanted(batch)
         if roots:
             self._run(batch, roots)
+        else:
+            self._batch = Batch()
 
     def _run(self, batch: Batch, roots: list[Value]) -> None:
         try:
+            self._batch = Batch()
             pairs = carried(batch, roots)
             program = self._programs.get(batch_key(batch, roots, pairs), lambda: freeze(batch, roots), pairs)
             self._submit(program, batch, roots)
-        except BaseException as error:
+        except Exception as error:
             mendable = self._clock.refusal is None and not CONFIG.check and len(batch.nodes) > 1
             if mendable and isinstance(error, OaError):
                 self._run_halves(batch, roots, error)
@@ -329,6 +332,10 @@ class Engine:
                 or CONFIG.check
             ):
                 raise
+        except BaseException:  # an interrupt: what was not submitted is pending again
+            if roots[0].storage is None:
+                self._batch = batch
+            raise
 
     def _run_halves(self, batch: Batch, roots: list[Value], error: OaError) -> None:
         """What failed as a whole is run in parts: only what depends on the part that fails is lost."""
@@ -362,21 +369,29 @@ class Engine:
             if old.handle() is None and holders((old.storage,)) == [1]:  # only this batch still knows it
                 taken[output] = source
         inputs = [externals[k].storage for k in program.stored_inputs]
-        scalars = [_pattern(externals[k]) for k in program.scalar_inputs]
+        scalars = [word for k in program.scalar_inputs for word in _words(externals[k])]
         if CONFIG.check:
             audit(self, program, inputs, scalars, lambda k: line_of(batch.nodes[k].where))
         outputs = [
             inputs[taken[k]] if k in taken else self._pool.allocate(slot.size)
             for k, slot in enumerate(program.plan.outputs)
         ]
-        if program.plan.steps:
-            self._executor.run(program.plan, inputs, outputs, scalars, timing=self._profiler)
-            if self._profiler is not None:
-                self._lines[program.plan.digest, self._clock.submitted] = tuple(batch.nodes)
-        for value, binding in zip(roots, program.results):
-            value.storage = (inputs if binding.from_input else outputs)[binding.index]
-            value.layout = binding.layout
-            value.batch = value.node = None
+        nodes, last_use = [value.node for value in roots], outputs[0].last_use if outputs else 0
+        try:
+            for value, binding in zip(roots, program.results):
+                value.storage = (inputs if binding.from_input else outputs)[binding.index]
+                value.layout = binding.layout
+                value.batch = value.node = None
+            if program.plan.steps:
+                self._executor.run(program.plan, inputs, outputs, scalars, timing=self._profiler)
+                if self._profiler is not None:
+                    self._lines[program.plan.digest, self._clock.submitted] = tuple(batch.nodes)
+        except BaseException:
+            if not self._executor.was_submitted(outputs, last_use):
+                for value, made_by in zip(roots, nodes):
+                    value.storage = value.layout = None
+                    value.batch, value.node = batch, made_by
+            raise
         for node in batch.nodes:  # what is left of the graph must not keep its values alive
             node.inputs = node.outputs = ()
 
@@ -549,9 +564,9 @@ class Engine:
         return {**self._executor.counters.as_dict(), **self._programs.counters()}
 
 
-def _pattern(value: Value) -> int:
+def _words(value: Value) -> list[int]:
     assert value.number is not None
-    return sc.bit_pattern(value.number, value.spec.dtype)
+    return sc.words_of(value.number, value.spec.dtype)
 
 
 def _closed() -> OaError:

@@ -151,7 +151,7 @@ class CapturedPlan:
             value = externals[k]
             assert value.number is not None
             meaning = found.random.get(id(value), (value, None))[1]
-            self._scalars.append((sc.bit_pattern(value.number, value.spec.dtype), meaning))
+            self._scalars += [(word, meaning) for word in sc.words_of(value.number, value.spec.dtype)]
         self._draws = found.draws
         #: Output slots that `outputs` keeps from run to run: how many values lie in each.
         self._kept: dict[int, int] = {}
@@ -265,8 +265,7 @@ class CapturedPlan:
                 return int(engine._clock.submitted)
             value: int = engine._executor.run(plan, inputs, outputs, scalars, timing=engine._profiler)
         except BaseException:
-            ran = outputs and last_use < outputs[0].last_use <= engine._clock.submitted
-            if not ran:
+            if not engine._executor.was_submitted(outputs, last_use):
                 self._restore(*before)
             raise
         if engine._profiler is not None:

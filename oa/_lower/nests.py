@@ -14,6 +14,7 @@ from oa._lower.index import Atom, Data, Dim, Ix, Quotient
 from oa._lower.plan import ScalarWord
 from oa._lower.pull import At, rename
 from oa._schema import scalar as sc
+from oa._schema.dtype import DType
 from oa._schema.scalar import Scalar
 from oa._schema.spec import Shape
 
@@ -91,6 +92,12 @@ class Linear:
         """The binding of a stored value, by element width."""
         return self.buffers.setdefault((ref, write, width), len(self.buffers))
 
+    def width(self, dtype: DType, vector: bool) -> int:
+        """The element, in words, of a buffer of that dtype."""
+        if dtype.itemsize == 8:
+            return 2
+        return self.wide if vector and dtype.itemsize == 4 else 1
+
     def add(self, root: Scalar) -> int:
         """The position of the instruction that computes `root`."""
         for node in sc.topological([root]):
@@ -103,9 +110,9 @@ class Linear:
         name = node.dtype.name
         if node.op == "load":
             at: At = node.attr
-            vector = self.is_vector(at.ix) and (node.dtype.itemsize == 4 or self.vec == 4)
-            width = self.wide if vector and node.dtype.itemsize == 4 else 1
-            buffer = self.buffer(at.ref, False, width)
+            size = node.dtype.itemsize
+            vector = size <= 4 and self.is_vector(at.ix) and (size == 4 or self.vec == 4)
+            buffer = self.buffer(at.ref, False, self.width(node.dtype, vector))
             return Instr("load", name, (), None, buffer, self.address(at.ix), vector)
         if node.op == "index":
             return Instr("index", name, (), None, -1, self.address(node.attr))
@@ -114,7 +121,10 @@ class Linear:
         if node.op == "word":
             return Instr("param", name, (), self.words.add(node.attr))
         if node.op == "param":
-            return Instr("param", name, (), self.words.add(ScalarWord(node.attr)))
+            first = self.words.add(ScalarWord(node.attr))
+            if node.dtype.itemsize == 8:
+                self.words.add(ScalarWord(node.attr, 1))
+            return Instr("param", name, (), first)
         args = tuple(self.place[a] for a in node.args)
         return Instr(node.op, name, args, node.attr)
 
@@ -202,10 +212,10 @@ def _stores(linear: Linear, results: list[Result], sizes: list[int], vectors: bo
     stores = []
     for r in results:
         value = linear.add(r.value)
-        vector = vectors and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
-        small = r.value.dtype.itemsize < 4
-        width = linear.wide if vector and not small else 1
-        buffer = linear.buffer(r.ref, True, width)
+        dtype = r.value.dtype
+        small = dtype.itemsize < 4
+        vector = vectors and dtype.itemsize <= 4 and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
+        buffer = linear.buffer(r.ref, True, linear.width(dtype, vector))
         address = Address(None, ()) if vector or small else linear.address(r.ix)
         stores.append(Store(buffer, r.value.dtype.name, value, address, False, vector))
     return stores
@@ -256,8 +266,9 @@ def row_nest(
     stores = []
     for r in results:
         value = linear.add(r.value)
-        vector = not r.per_row and linear.is_vector(r.ix)
-        buffer = linear.buffer(r.ref, True, linear.wide if vector else 1)
+        dtype = r.value.dtype
+        vector = dtype.itemsize == 4 and not r.per_row and linear.is_vector(r.ix)
+        buffer = linear.buffer(r.ref, True, linear.width(dtype, vector))
         address = Address(None, ()) if chunks else linear.address(r.ix)
         stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, vector))
     per_group = schedule.local // schedule.lanes

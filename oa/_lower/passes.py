@@ -31,6 +31,7 @@ from oa._lower.memory import Place, input_slot, operand, padded, place
 from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
 from oa._lower.route import address, route, view_source
 from oa._lower.schedule import levels, with_barriers
+from oa._schema.scalar import scalar_words
 from oa._schema.spec import contiguous_strides
 from oa.errors import AllocationLimit, Unsupported
 
@@ -89,7 +90,10 @@ def lower(
     outputs = _outputs(base)
     places, scratch = place(base, found, at, outputs, in_place)
     scalars = tuple(k for k, i in enumerate(base.inputs) if i.is_scalar)
-    slots = {number: slot for slot, number in enumerate(scalars)}
+    slots, words = {}, 0
+    for number in scalars:
+        slots[number] = words
+        words += scalar_words(base.inputs[number].spec.dtype)
     dispatches = [_dispatch(found[k], places, slots, in_place) for k in order]
     stored = tuple(k for k, i in enumerate(base.inputs) if not i.is_scalar)
     steps = with_barriers(dispatches)
@@ -99,7 +103,7 @@ def lower(
         tuple(input_slot(base.inputs[k]) for k in stored),
         tuple(_slot(base, ref) for ref in outputs),
         legal(steps, [found[k].replaces for k in order], wanted, at_slot),
-        scalars=len(scalars),
+        scalars=words,
         scratch_bytes=scratch,
     )
     plan = replace(plan, digest=digest(plan))
@@ -170,7 +174,9 @@ def _dispatch(
         whole = in_place[ref].parent if ref in in_place else ref if draft.part else None
         part = whole + 1 if whole is not None and access & Access.WRITE else 0
         operands.append(operand(places[ref], access, part))
-    words = tuple(ScalarWord(slots[w.slot]) if isinstance(w, ScalarWord) else w for w in draft.words)
+    words = tuple(
+        ScalarWord(slots[w.slot] + w.half) if isinstance(w, ScalarWord) else w for w in draft.words
+    )
     return Dispatch(draft.kernel, draft.groups, tuple(operands), words, draft.sources, draft.label)
 
 

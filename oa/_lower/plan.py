@@ -59,9 +59,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class ScalarWord:
-    """An argument word replaced at each run by `scalars[slot]`, a raw 32-bit pattern."""
+    """An argument word replaced at each run by `scalars[slot]`, a raw 32-bit pattern.
+
+    Before slots are given, `slot` is the number of a graph input and `half` tells the words of a 64-bit one apart, low first.
+    """
 
     slot: int
+    half: int = 0
 
 
 @dataclass(frozen=True)

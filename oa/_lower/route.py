@@ -14,7 +14,7 @@ from oa._graph.views import Permute, Reshape, View
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Ix, dims, linear, through
 from oa._schema import scalar as sc
-from oa._schema.dtype import uint32
+from oa._schema.dtype import float32, int32, uint32
 from oa._schema.spec import Shape, contiguous_strides, spec
 
 if TYPE_CHECKING:
@@ -155,16 +155,17 @@ def _concat_tree(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...]) -> Ref
 
 
 def _reduce_small(new: BaseGraph, node: BaseNode, ref: Ref, profile: Profile) -> Ref:
-    """A reduction to sub-word elements, of which a row's invocation would not own whole words: in uint32, then cast."""
+    """A reduction to sub-word elements, of which a row's invocation would not own whole words: in 32 bits, then cast."""
     source = node.sources[0]
     narrow = new.spec(ref)
-    wide = spec(uint32, narrow.shape)
-    grown = new.add("pointwise", wide, (ref,), (), sc.cast(sc.arg(0, narrow.dtype), uint32), "astype", source)
+    dtype = {"i": int32, "f": float32}.get(narrow.dtype.kind, uint32)
+    wide = spec(dtype, narrow.shape)
+    grown = new.add("pointwise", wide, (ref,), (), sc.cast(sc.arg(0, narrow.dtype), dtype), "astype", source)
     middle = BaseNode(
-        "reduce", spec(uint32, node.spec.shape), (grown,), node.params, None, node.name, node.sources
+        "reduce", spec(dtype, node.spec.shape), (grown,), node.params, None, node.name, node.sources
     )
     found = _route_reduce(new, middle, (grown,), profile)
-    body = sc.cast(sc.arg(0, uint32), node.spec.dtype)
+    body = sc.cast(sc.arg(0, dtype), node.spec.dtype)
     return new.add("pointwise", node.spec, (found,), (), body, "astype", source)
 
 

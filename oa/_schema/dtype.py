@@ -37,12 +37,16 @@ class DType:
 
 
 bool_ = DType("bool", "b", 1)
-uint8 = DType("uint8", "u", 1)
-int32 = DType("int32", "i", 4)
-uint32 = DType("uint32", "u", 4)
-float32 = DType("float32", "f", 4)
+int8, int16, int32, int64 = (DType(f"int{8 * n}", "i", n) for n in (1, 2, 4, 8))
+uint8, uint16, uint32, uint64 = (DType(f"uint{8 * n}", "u", n) for n in (1, 2, 4, 8))
+float16, float32, float64 = (DType(f"float{8 * n}", "f", n) for n in (2, 4, 8))
 
-ALL: tuple[DType, ...] = (bool_, uint8, int32, uint32, float32)
+SIGNED = (int8, int16, int32, int64)
+UNSIGNED = (uint8, uint16, uint32, uint64)
+FLOATING = (float16, float32, float64)
+ALL: tuple[DType, ...] = (bool_, *SIGNED, *UNSIGNED, *FLOATING)
+#: The device capabilities that a dtype needs, by name; what is not here every device has.
+CAPABILITIES: dict[DType, tuple[str, ...]] = {int64: ("int64",), uint64: ("int64",), float64: ("float64", "int64")}
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL}
 
@@ -53,9 +57,21 @@ _RANGE = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in A
 DEFAULT_OF_KIND = {"b": bool_, "i": int32, "f": float32}
 _WEAK_RANK = {"b": 0, "i": 1, "f": 2}
 
-_PROMOTE: dict[tuple[DType, DType], DType] = {(d, d): d for d in ALL}
-for _a, _b, _r in ((uint8, int32, int32), (uint8, uint32, uint32)):
-    _PROMOTE[_a, _b] = _PROMOTE[_b, _a] = _r
+
+
+def _table() -> dict[tuple[DType, DType], DType]:
+    """The standard's table: the wider of a kind; a signed type wider than the unsigned one for a mix, where there is one."""
+    table = {(d, d): d for d in ALL}
+    for kind in (SIGNED, UNSIGNED, FLOATING):
+        table.update({(a, b): max(a, b, key=lambda d: d.bits) for a in kind for b in kind})
+    for signed in SIGNED:
+        for unsigned in UNSIGNED[:-1]:
+            wide = signed if signed.bits > unsigned.bits else SIGNED[UNSIGNED.index(unsigned) + 1]
+            table[signed, unsigned] = table[unsigned, signed] = wide
+    return table
+
+
+_PROMOTE = _table()
 
 
 def as_dtype(value: Any) -> DType:

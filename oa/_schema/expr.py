@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from oa._schema import scalar as sc
-from oa._schema.dtype import DType, bool_, float32, int32, uint32
+from oa._schema.dtype import DType, bool_, float32, float64, int32, uint32, uint64
 from oa._schema.scalar import Scalar
 from oa.errors import DTypeError, InternalError
 
@@ -106,6 +106,8 @@ _ARGUMENT_DTYPES: dict[str, tuple[DType, ...]] = {
     "umulhi": (uint32,) * 2,
     "bitcast_u32": (float32,),
     "bitcast_f32": (uint32,),
+    "bitcast_u64": (float64,),
+    "bitcast_f64": (uint64,),
 }
 
 

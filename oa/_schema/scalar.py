@@ -5,11 +5,12 @@ Equal expressions are one object, so common sub-expressions are shared by constr
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oa._schema.dtype import DType, bool_, float32, int32, uint32
+from oa._schema.dtype import DType, bool_, float16, float32, float64, int32, uint32, uint64
 from oa._schema.interning import Interned
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -18,7 +19,8 @@ PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
 CHEAP = frozenset(
     "arg const word dim element index param load cast add sub mul neg abs min max where eq ne lt le gt ge"
     " band bor bxor bnot shl shr"
-    " floor ceil trunc round sign square isnan isinf isfinite signbit copysign bitcast_u32 bitcast_f32".split()
+    " floor ceil trunc round sign square isnan isinf isfinite signbit copysign bitcast_u32 bitcast_f32"
+    " bitcast_u64 bitcast_f64".split()
 )
 #: Operations defined for floating-point operands only.
 FLOAT_ONLY = frozenset(
@@ -58,24 +60,52 @@ def scalar(op: str, dtype: DType, args: tuple[Scalar, ...] = (), attr: Any = Non
 
 
 def bit_pattern(value: bool | int | float, dtype: DType) -> int:
-    """The 32-bit pattern that stands for `value` in a register or argument word of `dtype`."""
-    if dtype is float32:
+    """The bits that stand for `value` in a register of `dtype`: 64 for 64-bit dtypes, else the 32 of an argument word."""
+    if dtype is float16:
+        value = _as_half(float(value))
+    if dtype.kind == "f" and dtype.itemsize == 8:
+        return int(struct.unpack("<Q", struct.pack("<d", float(value)))[0])
+    if dtype.kind == "f":
         try:
             return int(struct.unpack("<I", struct.pack("<f", float(value)))[0])
         except OverflowError:
             return 0x7F800000 if value > 0 else 0xFF800000
     if dtype is bool_:
         return int(bool(value))
-    return int(value) & (0xFFFFFFFF if dtype.itemsize == 4 else 0xFF)
+    number = int(value) & (1 << dtype.bits) - 1
+    if dtype.kind == "i":
+        number -= number >> dtype.bits - 1 << dtype.bits
+    return number & (1 << max(dtype.bits, 32)) - 1
+
+
+def scalar_words(dtype: DType) -> int:
+    """How many argument words a Python number takes as an operand of `dtype`."""
+    return 2 if dtype.itemsize == 8 else 1
+
+
+def words_of(value: bool | int | float, dtype: DType) -> list[int]:
+    """The argument words of a Python number, low first."""
+    bits = bit_pattern(value, dtype)
+    return [bits & 0xFFFFFFFF, bits >> 32] if dtype.itemsize == 8 else [bits]
+
+
+def _as_half(value: float) -> float:
+    """The nearest float16."""
+    try:
+        return float(struct.unpack("<e", struct.pack("<e", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def from_pattern(pattern: int, dtype: DType) -> bool | int | float:
-    """The value that a 32-bit pattern stands for."""
-    if dtype is float32:
-        return float(struct.unpack("<f", struct.pack("<I", pattern))[0])
+    """The value that the bits of a register stand for."""
+    if dtype.kind == "f":
+        packed, unpacked = ("<Q", "<d") if dtype.itemsize == 8 else ("<I", "<f")
+        return float(struct.unpack(unpacked, struct.pack(packed, pattern))[0])
     if dtype is bool_:
         return bool(pattern)
-    return pattern - (1 << 32) if dtype is int32 and pattern >> 31 else pattern
+    bits = max(dtype.bits, 32)
+    return pattern - (pattern >> bits - 1 << bits) if dtype.kind == "i" else pattern
 
 
 def const(value: bool | int | float, dtype: DType) -> Scalar:
@@ -111,8 +141,8 @@ def result_dtype(op: str, dtypes: Sequence[DType]) -> DType:
         return dtypes[1]
     if op in ("philox", "umulhi", "bitcast_u32"):
         return uint32
-    if op == "bitcast_f32":
-        return float32
+    if op.startswith("bitcast_"):
+        return {"bitcast_f32": float32, "bitcast_u64": uint64, "bitcast_f64": float64}[op]
     return dtypes[0]
 
 

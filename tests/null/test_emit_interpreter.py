@@ -16,7 +16,10 @@ from oa._kernel.emit.module import float_pattern
 from oa._kernel.emit.spirv import OPS
 from oa._kernel.emit.types import Ty
 
-DTYPE = {Ty.F32: np.float32, Ty.I32: np.int32, Ty.U32: np.uint32, Ty.BOOL: np.bool_}
+DTYPE: dict[Ty, Any] = {
+    Ty.F32: np.float32, Ty.I32: np.int32, Ty.U32: np.uint32, Ty.BOOL: np.bool_, Ty.F64: np.float64, Ty.I64: np.int64,
+    Ty.U64: np.uint64,
+}  # fmt: skip
 
 
 class Array:
@@ -38,11 +41,11 @@ class Cell:
 
 
 def _u(x: Any) -> Any:
-    return x.view(np.uint32) if x.dtype != np.bool_ else x
+    return x.view(f"u{x.dtype.itemsize}") if x.dtype != np.bool_ else x
 
 
 def _i(x: Any) -> Any:
-    return x.view(np.int32)
+    return x.view(f"i{x.dtype.itemsize}")
 
 
 def _saturated(kind: Any) -> Callable[[Any], Any]:
@@ -50,8 +53,9 @@ def _saturated(kind: Any) -> Callable[[Any], Any]:
 
     def convert(x: Any) -> Any:
         info = np.iinfo(kind)
-        good = (x > float(info.min) - 1) & (x < float(info.max) + 1)
-        return np.where(good, np.where(good, x, 0).astype(np.int64), 0x5EADBEEF).astype(kind)
+        whole = np.trunc(x)
+        good = (whole >= float(info.min)) & (whole < 2.0 ** (info.bits - (info.min < 0)))
+        return np.where(good, np.where(good, whole, 0).astype(kind), kind(0x5EADBEEF))
 
     return convert
 
@@ -59,10 +63,11 @@ def _saturated(kind: Any) -> Callable[[Any], Any]:
 def _divide(sign: bool, remainder: bool) -> Callable[[Any, Any], Any]:
     def run(a: Any, b: Any) -> Any:
         a, b = (_i(a), _i(b)) if sign else (_u(a), _u(b))
-        wide_a, wide_b = a.astype(np.int64), b.astype(np.int64)
-        assert not (wide_b == 0).any(), "an integer division by zero is undefined in SPIR-V"
-        quotient = np.sign(wide_a) * np.sign(wide_b) * (abs(wide_a) // abs(wide_b))
-        assert quotient.max(initial=0) <= 0xFFFFFFFF if not sign else quotient.max(initial=0) <= 0x7FFFFFFF
+        kind: Any = object if a.dtype.itemsize == 8 else np.int64
+        wide_a, wide_b = a.astype(kind), b.astype(kind)
+        assert not (b == 0).any(), "an integer division by zero is undefined in SPIR-V"
+        quotient = np.where((a < 0) != (b < 0), -1, 1) * (abs(wide_a) // abs(wide_b))
+        assert not a.size or int(quotient.max()) <= np.iinfo(a.dtype).max
         return ((wide_a - quotient * wide_b) if remainder else quotient).astype(a.dtype)
 
     return run
@@ -70,8 +75,8 @@ def _divide(sign: bool, remainder: bool) -> Callable[[Any, Any], Any]:
 
 def _shift(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def checked(a: Any, b: Any) -> Any:
-        assert (_u(b) < 32).all(), "a shift by 32 or more is undefined in SPIR-V"
-        return run(a, _u(b))
+        assert (_u(b) < 8 * a.dtype.itemsize).all(), "a shift by the width or more is undefined in SPIR-V"
+        return run(a, _u(b).astype(f"u{a.dtype.itemsize}"))
 
     return checked
 
@@ -79,11 +84,11 @@ def _shift(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 _RUN: dict[str, Callable[..., Any]] = {
     "fadd": operator.add, "fsub": operator.sub, "fmul": operator.mul, "fdiv": operator.truediv, "fneg": operator.neg,
     "iadd": lambda a, b: _u(a) + _u(b), "isub": lambda a, b: _u(a) - _u(b), "imul": lambda a, b: _u(a) * _u(b),
-    "ineg": lambda a: np.uint32(0) - _u(a),
+    "ineg": lambda a: _u(a).dtype.type(0) - _u(a),
     "sdiv": _divide(True, False), "srem": _divide(True, True), "udiv": _divide(False, False), "urem": _divide(False, True),
     "umulhi": lambda a, b: ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32),
     "shl": _shift(lambda a, n: _u(a) << n), "shr_u": _shift(lambda a, n: _u(a) >> n),
-    "shr_s": _shift(lambda a, n: _i(a) >> n.astype(np.int32)),
+    "shr_s": _shift(lambda a, n: _i(a) >> _i(n)),
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.invert,
     "land": operator.and_, "lor": operator.or_, "leq": operator.eq, "lne": operator.ne, "lnot": operator.invert,
     "f2i": _saturated(np.int32), "f2u": _saturated(np.uint32), "i2f": lambda a: a.astype(np.float32),
@@ -110,12 +115,15 @@ class NumpyBuilder:
     def bits(self, ty: Ty, pattern: int) -> Array:
         if ty is Ty.BOOL:
             return Array(ty, bool(pattern), pattern)
-        return Array(ty, np.uint32(pattern).view(DTYPE[ty]), pattern)
+        raw = np.uint64(pattern) if ty.is_wide else np.uint32(pattern)
+        return Array(ty, raw.view(DTYPE[ty]), pattern)
 
     def const(self, ty: Ty, value: Any) -> Array:
         if ty is Ty.F32:
             return self.bits(ty, float_pattern(value))
-        return self.bits(ty, int(value) & 0xFFFFFFFF)
+        if ty is Ty.F64:
+            return self.bits(ty, int(np.float64(value).view(np.uint64)))
+        return self.bits(ty, int(value) & (1 << max(ty.bits, 32)) - 1)
 
     def op(self, name: str, *args: Any) -> Array:
         self.operations += 1
@@ -126,7 +134,7 @@ class NumpyBuilder:
         result = (OPS[name].result if name in OPS else None) or args[0].ty
         with np.errstate(all="ignore"):
             data = np.asarray(_RUN[name](*(a.data for a in args)))
-        if data.dtype in (np.uint32, np.int32) and result.is_int:
+        if data.dtype.kind in "iu" and result.is_int:
             data = data.view(DTYPE[result])
         return Array(result, data)
 
@@ -138,6 +146,15 @@ class NumpyBuilder:
     def bitcast(self, ty: Ty, a: Any) -> Array:
         assert a.ty is not Ty.BOOL and ty is not Ty.BOOL
         return Array(ty, a.data.view(DTYPE[ty]), a.const)
+
+    def convert(self, ty: Ty, a: Any) -> Array:
+        """`Builder.convert`; floats out of an integer type's range are poisoned."""
+        self.operations += 1
+        assert a.ty is not Ty.BOOL and ty is not Ty.BOOL
+        with np.errstate(all="ignore"):
+            if a.ty.is_float and ty.is_int:
+                return Array(ty, _saturated(DTYPE[ty])(a.data))
+            return Array(ty, a.data.astype(DTYPE[ty]))
 
     def var(self, init: Any) -> Cell:
         return Cell(init)

@@ -10,13 +10,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oa._kernel.emit import prelude, scalar_float, scalar_int
+from oa._kernel.emit import half, prelude, scalar_float, scalar_int
 from oa._kernel.emit import spirv as sp
 from oa._kernel.emit.ir import Buffer, Builder
+from oa._kernel.emit.reg import Reg
 from oa._kernel.emit.scalar import REGISTER, emit_op
 from oa._kernel.emit.types import Ty, Value
 from oa._schema import scalar as schema
-from oa._schema.dtype import ALL, DType, as_dtype, bool_, float32, int32, uint8, uint32
+from oa._schema.dtype import (
+    ALL,
+    FLOATING,
+    SIGNED,
+    UNSIGNED,
+    DType,
+    as_dtype,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    uint32,
+)
 from oa.errors import InternalError
 from tests.null.emit_rig import listing, validate
 from tests.null.test_emit_interpreter import DTYPE, Array, NumpyBuilder
@@ -29,7 +43,7 @@ BINARY = frozenset(
 BINARY |= schema.COMPARISONS
 NAMES = sorted(
     {*prelude.UNARY, *prelude.BINARY, *scalar_float.OPERATIONS, *scalar_int._SHARED, *scalar_int._BOOL}
-    | {"shl", "shr", "umulhi", "bitcast_u32", "bitcast_f32", "where", "cast", "philox"}
+    | {"shl", "shr", "umulhi", "bitcast_u32", "bitcast_f32", "bitcast_u64", "bitcast_f64", "where", "cast", "philox"}
     | schema.COMPARISONS
 )
 
@@ -49,25 +63,33 @@ def outs(name: str, ins: tuple[DType, ...]) -> list[DType]:
 
 def emit(name: str, out: DType, ins: tuple[DType, ...], addressing: str, trusted: frozenset[str]) -> bytes:
     """A kernel that applies one operation to plain words."""
-    b = Builder(name, (64, 1, 1), addressing, [Buffer("w")], trusted=trusted)
-    args = [b.word(k, REGISTER[d.name]) for k, d in enumerate(ins)]
+    b = Builder(name, (64, 1, 1), addressing, [Buffer("w"), Buffer("w", 2)], trusted=trusted)
+    args = [
+        (b.word64 if REGISTER[d.name].is_wide else b.word)(2 * k, REGISTER[d.name]) for k, d in enumerate(ins)
+    ]
     value = emit_op(b, name, out, ins, args)
     assert value.ty is REGISTER[out.name]
     if value.ty is Ty.BOOL:
         value = b.select(value, b.const(Ty.U32, 1), b.const(Ty.U32, 0))
-    b.store(0, b.builtin("global_id"), b.bitcast(Ty.U32, value))
+    if value.ty.is_wide:
+        b.store64(1, b.builtin("global_id"), b.bitcast(Ty.U64, value))
+    else:
+        b.store(0, b.builtin("global_id"), b.bitcast(Ty.U32, value))
     return b.finish()
 
 
 def defined(name: str, dtype: DType) -> bool:
     """Whether the table has the operation on this dtype."""
-    fixed = {"philox": "uint32", "umulhi": "uint32", "bitcast_u32": "float32", "bitcast_f32": "uint32"}
+    fixed = {
+        "philox": "uint32", "umulhi": "uint32", "bitcast_u32": "float32", "bitcast_f32": "uint32", "bitcast_u64": "float64",
+        "bitcast_f64": "uint64",
+    }  # fmt: skip
     if name in fixed:
         return dtype.name == fixed[name]
     if name in schema.COMPARISONS or name in ("where", "cast"):
         return True
-    if dtype is float32:
-        return name in prelude.UNARY or name in prelude.BINARY or name in scalar_float.OPERATIONS
+    if dtype.is_float:
+        return prelude.has(name, REGISTER[dtype.name]) or name in scalar_float.OPERATIONS
     return scalar_int.operation(name, dtype.name) is not None
 
 
@@ -121,8 +143,9 @@ def apply(name: str, out: DType, *arrays: np.ndarray[Any, Any]) -> np.ndarray[An
     builder: Any = b
     value: Value | Any = emit_op(builder, name, out, ins, args)
     assert value.ty is REGISTER[out.name]
-    if out is uint8:
-        assert value.data.max(initial=0) <= 255
+    if out.is_integer and value.data.size:
+        info = np.iinfo(out.numpy)
+        assert info.min <= int(value.data.min()) and int(value.data.max()) <= info.max
     return np.broadcast_to(value.data, arrays[0].shape).astype(out.numpy)
 
 
@@ -135,12 +158,16 @@ EDGES = np.array(
 
 def grids(dtype: DType) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """All pairs of uint8, of bool, or of the edge values."""
-    if dtype is uint8:
-        line = np.arange(256, dtype=np.uint8)
+    if dtype.itemsize == 1 and dtype is not bool_:
+        line = np.arange(256, dtype=np.uint8).view(dtype.numpy)
     elif dtype is bool_:
         line = np.array([False, True])
     else:
-        line = (EDGES & 0xFFFFFFFF).astype(np.uint32).view(dtype.numpy)
+        line = EDGES.astype(dtype.numpy)
+        if dtype.itemsize == 8:
+            line = np.concatenate([line, np.array([2**63 - 1, -(2**63), 2**62, 2**33 + 1, -(2**53) - 1]).astype(dtype.numpy)])
+        elif dtype.is_float:
+            line = line[np.isfinite(line)]
     a, b = np.meshgrid(line, line, indexing="ij")
     return a.ravel(), b.ravel()
 
@@ -155,7 +182,7 @@ def _modulo(a: int, b: int) -> int:
 
 def _power(a: int, b: int) -> int:
     if b >= 0:
-        return pow(a, b, 1 << 32)
+        return pow(a, b, 1 << 64)
     return {1: 1, -1: -1 if b & 1 else 1}.get(a, 0)
 
 
@@ -168,20 +195,20 @@ INTEGER: dict[str, Callable[..., int]] = {
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("dtype", [uint8, int32, uint32], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED], ids=lambda d: d.name)
 @pytest.mark.parametrize("name", INTEGER)
 def test_integer_operations(name: str, dtype: DType) -> None:
-    """Exact modulo 2^width: every pair of uint8, every pair of edge values otherwise."""
+    """Exact modulo 2^width: every pair of bytes, every pair of edge values otherwise."""
     a, b = grids(dtype)
     arrays = (a, b) if name in BINARY else (a,)
     want = [
         INTEGER[name](*(int(v) for v in row)) & (256**dtype.itemsize - 1) for row in zip(*arrays, strict=True)
     ]
     got = apply(name, dtype, *arrays)
-    assert np.array_equal(got, np.array(want, np.uint64).astype(np.uint32).view(np.int32).astype(dtype.numpy))
+    assert np.array_equal(got, np.array(want, np.uint64).astype(dtype.numpy))
 
 
-@pytest.mark.parametrize("dtype", [uint8, int32, uint32], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED], ids=lambda d: d.name)
 @pytest.mark.parametrize("name", ["shl", "shr"])
 def test_shifts(name: str, dtype: DType) -> None:
     """By the width or more, or a negative count: 0, or the sign for a signed shift right."""
@@ -201,8 +228,9 @@ def test_shifts(name: str, dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
 @pytest.mark.parametrize("name", sorted(schema.COMPARISONS))
 def test_comparisons(name: str, dtype: DType) -> None:
-    if dtype is float32:
-        line = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38], np.float32)
+    if dtype.is_float:
+        with np.errstate(over="ignore"):
+            line = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38]).astype(dtype.numpy)
         a, b = (g.ravel() for g in np.meshgrid(line, line))
     else:
         a, b = grids(dtype)
@@ -255,23 +283,74 @@ FLOATS = np.array(
 )
 
 
-@pytest.mark.parametrize("target", [int32, uint32, uint8, bool_], ids=lambda d: d.name)
-def test_float_to_integer_saturates(target: DType) -> None:
-    got = apply("cast", target, FLOATS)
+@pytest.mark.parametrize("source", FLOATING, ids=lambda d: d.name)
+@pytest.mark.parametrize("target", [*SIGNED, *UNSIGNED, bool_], ids=lambda d: d.name)
+def test_float_to_integer_saturates(source: DType, target: DType) -> None:
+    more = [2.0**63, -(2.0**63), 2.0**64, 9.3e18, -128.5, -129.0, 127.5, 32767.5, -32768.5, 65535.5, 4503599627370497.5]
+    with np.errstate(over="ignore"):
+        given = np.concatenate([FLOATS.astype(np.float64), more]).astype(source.numpy)
+    got = apply("cast", target, given)
     if target is bool_:
-        assert np.array_equal(got, FLOATS != 0)
+        assert np.array_equal(got, given != 0)
         return
     info = np.iinfo(target.numpy)
-    with np.errstate(invalid="ignore"):
-        want = np.clip(np.nan_to_num(np.trunc(FLOATS.astype(np.float64)), nan=0.0), info.min, info.max)
-    assert np.array_equal(got, want.astype(target.numpy))
+    want = [0 if x != x else info.max if x > info.max else info.min if x < info.min else int(x) for x in given.tolist()]
+    assert np.array_equal(got, np.array(want, target.numpy))
 
 
-@pytest.mark.parametrize("source", [bool_, uint8, int32, uint32], ids=lambda d: d.name)
+@pytest.mark.parametrize("source", [bool_, *SIGNED, *UNSIGNED], ids=lambda d: d.name)
 @pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
 def test_integer_casts_wrap(source: DType, target: DType) -> None:
     values = grids(source)[0]
-    assert np.array_equal(apply("cast", target, values), values.astype(target.numpy))
+    with np.errstate(over="ignore"):
+        assert np.array_equal(apply("cast", target, values), values.astype(target.numpy))
+
+
+def halves() -> np.ndarray[Any, Any]:
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+
+
+def test_every_half_is_packed_and_unpacked() -> None:
+    """All 2^16 patterns: to a register and back, NaN as the quiet one."""
+    bits = halves().view(np.uint16).astype(np.uint32)
+    b: Any = NumpyBuilder()
+    wide = half.unpacked(Reg(b, Array(Ty.U32, bits)))
+    assert same(wide.v.data, halves().astype(np.float32)).all()
+    back = half.packed(wide).v.data
+    nan = np.isnan(halves())
+    assert np.array_equal(back[~nan], bits[~nan]) and np.all((back[nan] & 0x7FFF) == 0x7E00)
+
+
+def test_rounding_to_half() -> None:
+    """Ties, neighbours of ties, subnormals and overflow, from float32 and from float64."""
+    with np.errstate(all="ignore"):
+        line = np.sort(halves()[np.isfinite(halves())].astype(np.float64))
+        ties = (line[1:] + line[:-1]) / 2
+        ends = [65519.99, 65520.0, 1e9, np.inf, np.nan]
+        given = np.concatenate([line, ties, ties * (1 + 2.0**-40), ties * (1 - 2.0**-40), ends])
+        given = np.concatenate([given, -given])
+        assert same(apply("cast", float16, given), given.astype(np.float16)).all()
+        single = given.astype(np.float32)
+        assert same(apply("cast", float16, single), single.astype(np.float16)).all()
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "sqrt", "square"])
+def test_half_arithmetic_is_correctly_rounded(name: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (halves()[rng.integers(0, 1 << 16, 1 << 14)] for _ in range(2))
+    arrays = (a, b) if name in BINARY else (a,)
+    function: Any = {"sub": np.subtract, "div": np.divide, "mul": np.multiply}.get(name) or getattr(np, name)
+    with np.errstate(all="ignore"):
+        want = function(*(x.astype(np.float64) for x in arrays)).astype(np.float16)
+    assert same(apply(name, float16, *arrays), want).all()
+
+
+@pytest.mark.parametrize("target", FLOATING, ids=lambda d: d.name)
+@pytest.mark.parametrize("source", FLOATING, ids=lambda d: d.name)
+def test_float_casts_round(source: DType, target: DType) -> None:
+    with np.errstate(over="ignore"):
+        given = FLOATS.astype(source.numpy)
+        assert same(apply("cast", target, given), given.astype(target.numpy)).all()
 
 
 def same(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -286,18 +365,21 @@ def pairs() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return a.ravel(), b.ravel()
 
 
+@pytest.mark.parametrize("dtype", [float32, float64], ids=lambda d: d.name)
 @pytest.mark.parametrize("name", ["min", "max"])
-def test_extrema_propagate_nan_and_order_zeros(name: str) -> None:
-    a, b = pairs()
+def test_extrema_propagate_nan_and_order_zeros(name: str, dtype: DType) -> None:
+    with np.errstate(invalid="ignore"):
+        a, b = (x.astype(dtype.numpy) for x in pairs())
     smaller = (a < b) | ((a == b) & np.signbit(a))
     want = np.where(smaller, a, b) if name == "min" else np.where(smaller, b, a)
-    want = np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), want)
-    assert same(apply(name, float32, a, b), want).all()
+    want = np.where(np.isnan(a) | np.isnan(b), np.nan, want)
+    assert same(apply(name, dtype, a, b), want).all()
     numpy: Any = NumpyBuilder()
     for constant in (0.0, -0.0, 1.0, -1.0, np.inf, np.nan):  # a constant operand takes a shorter way
-        got = emit_op(numpy, name, float32, (float32,) * 2, [Array(Ty.F32, a), numpy.const(Ty.F32, constant)])
+        ty = REGISTER[dtype.name]
+        got = emit_op(numpy, name, dtype, (dtype,) * 2, [Array(ty, a), numpy.const(ty, constant)])
         whole = np.full_like(a, constant)
-        assert same(got.data, apply(name, float32, a, whole)).all(), constant
+        assert same(got.data, apply(name, dtype, a, whole)).all(), constant
 
 
 @pytest.mark.parametrize(
@@ -317,14 +399,16 @@ def test_extrema_propagate_nan_and_order_zeros(name: str) -> None:
         "square",
     ],
 )
-def test_float_operations(name: str) -> None:
-    x = pairs()[0]
+@pytest.mark.parametrize("dtype", FLOATING, ids=lambda d: d.name)
+def test_float_operations(name: str, dtype: DType) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = pairs()[0].astype(dtype.numpy)
     function: Any = {
-        "neg": operator.neg, "round": np.rint, "sign": lambda v: np.where(v == 0, np.float32(0), np.sign(v)),
+        "neg": operator.neg, "round": np.rint, "sign": lambda v: np.where(v == 0, v.dtype.type(0), np.sign(v)),
     }.get(name) or getattr(np, name)  # fmt: skip
     with np.errstate(all="ignore"):
         want = function(x)
-    out = bool_ if name in schema.PREDICATES else float32
+    out = bool_ if name in schema.PREDICATES else dtype
     got = apply(name, out, x)
     assert np.array_equal(got, want) if out is bool_ else same(got, want).all()
 

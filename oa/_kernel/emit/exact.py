@@ -56,12 +56,12 @@ def _corrected_root(x: Reg) -> Reg:
 
 
 def divide(a: Reg | float, d: Reg | float) -> Reg:
-    """a / d, correctly rounded or within one unit in the last place."""
+    """a / d, correctly rounded or within one unit in the last place; in float64 as the device does it."""
     like = a if isinstance(a, Reg) else d
     if not isinstance(like, Reg):
         raise TypeError("divide: one operand must be a register")
     b, x, y = like.b, like._value(a), like._value(d)
-    if "fdiv" in b.trusted:
+    if "fdiv" in b.trusted or x.ty is Ty.F64:
         return Reg(b, b.op("fdiv", x, y))
     b.function(
         "divide", (Ty.F32, Ty.F32), Ty.F32, lambda p: _corrected_quotient(Reg(b, p[0]), Reg(b, p[1])).v
@@ -70,9 +70,9 @@ def divide(a: Reg | float, d: Reg | float) -> Reg:
 
 
 def sqrt(x: Reg) -> Reg:
-    """Square root, correctly rounded or within one unit in the last place."""
+    """Square root, correctly rounded or within one unit in the last place; in float64 as the device does it."""
     b = x.b
-    if "fsqrt" in b.trusted:
+    if "fsqrt" in b.trusted or x.v.ty is Ty.F64:
         return x.one("fsqrt")
     b.function("sqrt", (Ty.F32,), Ty.F32, lambda p: _corrected_root(Reg(b, p[0])).v)
     return Reg(b, b.call("sqrt", x.v))

@@ -7,7 +7,7 @@ from oa._kernel.emit.exact import INF, divide, residual, sqrt, top_half
 from oa._kernel.emit.maths_exp import ROUND
 from oa._kernel.emit.maths_log import NAN, TINY, split
 from oa._kernel.emit.reg import Reg, horner
-from oa._kernel.emit.types import Value
+from oa._kernel.emit.types import Ty, Value
 
 #: 2 / log 2 = TOP + BOTTOM with 12 bits in TOP.
 SLOPE = 2.8853900817779268
@@ -153,7 +153,7 @@ def _truncated(x: Reg, y: Reg) -> Reg:
 
 
 def integer_power(x: Reg, n: Reg) -> Reg:
-    """x^n modulo 2^32 for U32 registers, by repeated squaring."""
+    """x^n modulo the width of unsigned registers, by repeated squaring."""
     one = x.like(1)
 
     def step(_: Value, *state: Value) -> list[Value]:
@@ -161,4 +161,4 @@ def integer_power(x: Reg, n: Reg) -> Reg:
         result = (left & 1).ne(0).where(result * base, result)
         return [result.v, (base * base).v, (left >> 1).v]
 
-    return Reg(x.b, x.b.repeat(x.like(32).v, step, one.v, x.v, n.v)[0])
+    return Reg(x.b, x.b.repeat(x.b.const(Ty.U32, x.v.ty.bits), step, one.v, x.v, n.v)[0])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from oa._kernel.emit import half
 from oa._kernel.emit.ir import Buffer, Builder, Ty, Value
 from oa._kernel.emit.nest import Address, Instr, Nest, Target
-from oa._kernel.emit.scalar import emit_op
+from oa._kernel.emit.reg import Reg
+from oa._kernel.emit.scalar import REGISTER, emit_op
 from oa._schema.dtype import DType, as_dtype
 
-REGISTER = {"float32": Ty.F32, "int32": Ty.I32, "uint32": Ty.U32, "uint8": Ty.U32, "bool": Ty.BOOL}
 _LEAVES = frozenset({"load", "index", "const", "param", "reduce"})
 
 
@@ -99,31 +100,41 @@ class Point:
         if instr.op == "index":
             assert instr.address is not None
             value = self.address(instr.address)
-            return b.bitcast(REGISTER[instr.dtype], value)
+            return b.convert(REGISTER[instr.dtype], value)
         if instr.op == "const":
             bits = int(instr.attr or 0)
             return (
                 b.const(Ty.BOOL, bool(bits)) if instr.dtype == "bool" else b.bits(REGISTER[instr.dtype], bits)
             )
         if instr.op == "param":
-            return b.word(int(instr.attr or 0), REGISTER[instr.dtype])
+            ty = REGISTER[instr.dtype]
+            return (b.word64 if ty.is_wide else b.word)(int(instr.attr or 0), ty)
         ins = tuple(as_dtype(self.nest.code[a].dtype) for a in instr.args)
         return emit_op(b, instr.op, as_dtype(instr.dtype), ins, [self.values[a] for a in instr.args])
 
 
 def load(b: Builder, instr: Instr, index: Value) -> Value:
     """One element as a register value."""
-    dtype = as_dtype(instr.dtype)
+    dtype, ty = as_dtype(instr.dtype), REGISTER[instr.dtype]
+    if dtype.itemsize == 8:
+        return b.bitcast(ty, b.load64(instr.buffer, index))
     if dtype.itemsize == 4:
-        return b.bitcast(REGISTER[instr.dtype], b.load(instr.buffer, index))
-    word = b.load(instr.buffer, b.op("shr_u", index, b.const(Ty.U32, 2)))
-    shift = b.op("shl", b.op("and", index, b.const(Ty.U32, 3)), b.const(Ty.U32, 3))
-    return _byte(b, dtype, b.op("shr_u", word, shift))
+        return b.bitcast(ty, b.load(instr.buffer, index))
+    step = 3 - dtype.itemsize  # log2 of the elements in a word
+    word = b.load(instr.buffer, b.op("shr_u", index, b.const(Ty.U32, step)))
+    within = b.op("and", index, b.const(Ty.U32, (1 << step) - 1))
+    return _part(b, dtype, b.op("shr_u", word, b.op("shl", within, b.const(Ty.U32, 5 - step))))
 
 
-def _byte(b: Builder, dtype: DType, word: Value) -> Value:
-    byte = b.op("and", word, b.const(Ty.U32, 255))
-    return b.op("ine", byte, b.const(Ty.U32, 0)) if dtype.name == "bool" else byte
+def _part(b: Builder, dtype: DType, word: Value) -> Value:
+    """The element in the low bits of a word."""
+    if dtype.kind == "i":
+        up = b.const(Ty.U32, 32 - dtype.bits)
+        return b.op("shr_s", b.bitcast(Ty.I32, b.op("shl", word, up)), up)
+    low = b.op("and", word, b.const(Ty.U32, (1 << dtype.bits) - 1))
+    if dtype.is_float:
+        return half.unpacked(Reg(b, low)).v
+    return b.op("ine", low, b.const(Ty.U32, 0)) if dtype.name == "bool" else low
 
 
 def run_lanes(b: Builder, lanes: Sequence[Point], order: Iterable[int]) -> None:
@@ -152,8 +163,19 @@ def _load_lanes(b: Builder, instr: Instr, index: Value, count: int) -> list[Valu
     quad = b.op("shr_u", index, b.const(Ty.U32, 2))
     if dtype.itemsize == 4:
         return [b.bitcast(REGISTER[instr.dtype], v) for v in load_quad(b, instr.buffer, quad)]
-    word = b.load(instr.buffer, quad)
-    return [_byte(b, dtype, b.op("shr_u", word, b.const(Ty.U32, 8 * k))) for k in range(4)]
+    found = []
+    for place in range(dtype.itemsize):
+        at = quad if dtype.itemsize == 1 else _word_of(b, quad, dtype.itemsize, place)
+        word = b.load(instr.buffer, at)
+        found += [
+            _part(b, dtype, b.op("shr_u", word, b.const(Ty.U32, bit))) for bit in range(0, 32, dtype.bits)
+        ]
+    return found
+
+
+def _word_of(b: Builder, quad: Value, words: int, place: int) -> Value:
+    """Word number `place` of the `words` that four elements take."""
+    return b.op("iadd", b.op("imul", quad, b.const(Ty.U32, words)), b.const(Ty.U32, place))
 
 
 def load_quad(b: Builder, buffer: int, quad: Value) -> tuple[Value, ...]:
@@ -187,12 +209,35 @@ def as_word(b: Builder, value: Value) -> Value:
     return b.bitcast(Ty.U32, value)
 
 
-def pack_bytes(b: Builder, values: Sequence[Value]) -> Value:
-    """Four sub-word values as one word, the first lowest."""
+def store_element(b: Builder, buffer: int, index: Value, value: Value) -> None:
+    """Write one element of a dtype of four or eight bytes."""
+    if value.ty.is_wide:
+        b.store64(buffer, index, b.bitcast(Ty.U64, value))
+    else:
+        b.store(buffer, index, as_word(b, value))
+
+
+def store_small(b: Builder, buffer: int, quad: Value, dtype: DType, values: Sequence[Value]) -> None:
+    """Write four neighbouring elements of a dtype of one or two bytes, which fill whole words."""
+    size = dtype.itemsize
+    for place in range(size):
+        part = values[place * 4 // size : (place + 1) * 4 // size]
+        b.store(buffer, quad if size == 1 else _word_of(b, quad, size, place), _packed(b, dtype, part))
+
+
+def _packed(b: Builder, dtype: DType, values: Sequence[Value]) -> Value:
+    """Sub-word values as one word, the first lowest."""
     total: Value | None = None
     for k, value in enumerate(values):
-        byte = b.select(value, b.const(Ty.U32, 1), b.const(Ty.U32, 0)) if value.ty is Ty.BOOL else value
-        shifted = b.op("shl", byte, b.const(Ty.U32, 8 * k)) if k else byte
+        if dtype.is_float:
+            bits = half.packed(Reg(b, value)).v
+        elif dtype.kind == "i":
+            bits = b.op("and", b.bitcast(Ty.U32, value), b.const(Ty.U32, (1 << dtype.bits) - 1))
+        elif value.ty is Ty.BOOL:
+            bits = b.select(value, b.const(Ty.U32, 1), b.const(Ty.U32, 0))
+        else:
+            bits = value
+        shifted = b.op("shl", bits, b.const(Ty.U32, dtype.bits * k)) if k else bits
         total = shifted if total is None else b.op("or", total, shifted)
     assert total is not None
     return total

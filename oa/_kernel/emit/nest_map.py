@@ -14,10 +14,11 @@ from oa._kernel.emit.nest_code import (
     builder,
     linear_group,
     minimum,
-    pack_bytes,
     run_lanes,
     split,
+    store_element,
     store_quad,
+    store_small,
 )
 from oa._kernel.pack import Kernel
 from oa._schema.dtype import as_dtype
@@ -59,16 +60,17 @@ def _dims(b: Builder, nest: Nest, quad: Value, flat: Value) -> list[dict[int, Va
 
 def _store(b: Builder, nest: Nest, store: Store, quad: Value, flat: Value, lanes: list[Point]) -> None:
     values = [lane.values[store.value] for lane in lanes]
-    if as_dtype(store.dtype).itemsize < 4:
-        b.store(store.buffer, quad, pack_bytes(b, values))
+    dtype = as_dtype(store.dtype)
+    if dtype.itemsize < 4:
+        store_small(b, store.buffer, quad, dtype, values)
     elif store.vector:
         store_quad(b, store.buffer, quad, tuple(as_word(b, v) for v in values))
     else:
         for k, (lane, value) in enumerate(zip(lanes, values)):
             address = lane.address(store.address)
             if nest.exact or k == 0:
-                b.store(store.buffer, address, as_word(b, value))
+                store_element(b, store.buffer, address, value)
             else:
                 inside = b.op("ult", b.op("iadd", flat, b.const(Ty.U32, k)), b.word(1))
                 with b.if_(inside):
-                    b.store(store.buffer, address, as_word(b, value))
+                    store_element(b, store.buffer, address, value)

@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oa._kernel.emit.ir import Builder, Ty, Value
-from oa._kernel.emit.nest_code import REGISTER
-from oa._kernel.emit.scalar import emit_op
+from oa._kernel.emit.scalar import REGISTER, emit_op
 from oa._schema.dtype import DType, as_dtype
 from oa.errors import InternalError
 
 _NONE = 0xFFFFFFFF
-_INF, _MINUS_INF = 0x7F800000, 0xFF800000
-_LOWEST = {"float32": _MINUS_INF, "int32": 0x80000000, "uint32": 0, "uint8": 0}
-_HIGHEST = {"float32": _INF, "int32": 0x7FFFFFFF, "uint32": 0xFFFFFFFF, "uint8": 255}
+_INF = float("inf")
+
+
+def _ends(dtype: DType) -> tuple[float, float]:
+    """The least and the greatest value of a dtype."""
+    if dtype.is_float:
+        return -_INF, _INF
+    low = -(1 << dtype.bits - 1) if dtype.kind == "i" else 0
+    return low, low + (1 << dtype.bits) - 1
 
 
 class Reduction:
@@ -36,13 +41,13 @@ class Reduction:
         b, name = self.b, self.name
         if name == "sum":
             zero = b.bits(self.ty, 0)
-            return [zero, zero] if self.ty is Ty.F32 else [zero]
+            return [zero, zero] if self.ty.is_float else [zero]
         if name == "prod":
-            return [b.const(self.ty, 1.0 if self.ty is Ty.F32 else 1)]
+            return [b.const(self.ty, 1)]
         if name in ("max", "argmax"):
-            first = b.bits(self.ty, _LOWEST[self.dtype.name])
+            first = b.const(self.ty, _ends(self.dtype)[0])
         elif name in ("min", "argmin"):
-            first = b.bits(self.ty, _HIGHEST[self.dtype.name])
+            first = b.const(self.ty, _ends(self.dtype)[1])
         else:
             raise InternalError(f"unknown reduction {name}")
         return [first, b.bits(Ty.U32, _NONE)] if self.is_arg else [first]
@@ -50,7 +55,7 @@ class Reduction:
     def step(self, carry: Sequence[Value], x: Value, position: Value) -> list[Value]:
         """The carry with one more element, at flat `position` of its row."""
         b = self.b
-        if self.name == "sum" and self.ty is Ty.F32:
+        if self.name == "sum" and self.ty.is_float:
             total = b.op("fadd", carry[0], x)
             back = b.op("fsub", total, carry[0])
             lost = b.op("fadd", b.op("fsub", carry[0], b.op("fsub", total, back)), b.op("fsub", x, back))
@@ -75,9 +80,9 @@ class Reduction:
 
     def settle(self, carry: Sequence[Value]) -> list[Value]:
         """The carry ready to combine: a float sum with its collected error added, unless that is not finite."""
-        if self.name == "sum" and self.ty is Ty.F32:
+        if self.name == "sum" and self.ty.is_float:
             b = self.b
-            finite = b.op("flt", b.op("fabs", carry[1]), b.bits(Ty.F32, _INF))
+            finite = b.op("flt", b.op("fabs", carry[1]), b.const(self.ty, _INF))
             return [b.select(finite, b.op("fadd", carry[0], carry[1]), carry[0])]
         return list(carry)
 
@@ -93,7 +98,7 @@ class Reduction:
         op = "gt" if self.name == "argmax" else "lt"
         dtype, boolean = self.dtype, as_dtype("bool")
         wins = emit_op(self.b, op, boolean, (dtype, dtype), [x, y])
-        if self.ty is not Ty.F32:
+        if not self.ty.is_float:
             return wins
         nan = self.b.op("land", self.b.op("fne", x, x), self.b.op("feq", y, y))
         return self.b.op("lor", wins, nan)

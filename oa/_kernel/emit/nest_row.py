@@ -19,6 +19,7 @@ from oa._kernel.emit.nest_code import (
     minimum,
     run_lanes,
     split,
+    store_element,
     store_lanes,
 )
 from oa._kernel.emit.nest_reduce import Reduction
@@ -222,12 +223,13 @@ class Row:
 
         def write(block: Block) -> None:
             for store in stores:
-                words = [as_word(b, p.values[store.value]) for p in block.points]
+                values = [p.values[store.value] for p in block.points]
                 if store.vector:
+                    words = [as_word(b, v) for v in values]
                     store_lanes(b, store.buffer, block.points[0].address(store.address), words)
                 else:
-                    for p, word in zip(block.points, words):
-                        b.store(store.buffer, p.address(store.address), word)
+                    for p, value in zip(block.points, values):
+                        store_element(b, store.buffer, p.address(store.address), value)
 
         walk.visit(visit)
 
@@ -251,7 +253,7 @@ class Row:
                 body()
 
     def _write(self, point: Point, store: Store, at: Value) -> None:
-        self.b.store(store.buffer, at, as_word(self.b, point.values[store.value]))
+        store_element(self.b, store.buffer, at, point.values[store.value])
 
 
 @dataclass

@@ -53,6 +53,11 @@ BINARY: dict[str, Callable[[Reg, Reg], Reg]] = {
 }
 
 
+def has(name: str, ty: Ty) -> bool:
+    """Whether the prelude defines a function on float registers of that type."""
+    return ty is Ty.F32 and (name in UNARY or name in BINARY)
+
+
 def call(b: Builder, name: str, *args: Value) -> Value:
     """Call a prelude function on float32 registers, defining it in the module first if needed."""
     if not b.defined(name):
@@ -67,12 +72,8 @@ def call(b: Builder, name: str, *args: Value) -> Value:
 
 
 def integer_power(b: Builder, x: Value, n: Value) -> Value:
-    """x^n modulo 2^32 of U32 registers."""
-    if not b.defined("ipow"):
-        b.function(
-            "ipow",
-            (Ty.U32, Ty.U32),
-            Ty.U32,
-            lambda p: maths_pow.integer_power(Reg(b, p[0]), Reg(b, p[1])).v,
-        )
-    return b.call("ipow", x, n)
+    """x^n modulo the width of unsigned registers."""
+    ty = x.ty
+    name = "ipow64" if ty.is_wide else "ipow"
+    b.function(name, (ty, ty), ty, lambda p: maths_pow.integer_power(Reg(b, p[0]), Reg(b, p[1])).v)
+    return b.call(name, x, n)

@@ -1,8 +1,9 @@
 """One typed scalar operation of the schema, emitted on register values.
 
-Registers: float32 is F32, int32 is I32, uint32 is U32, uint8 is U32 holding 0 to 255, bool is BOOL. Semantics are those of
-the Python array API standard, and NumPy's where it is silent; what integers leave undefined (division by zero, shifts by the
-width or more, casts out of range) is given a fixed value here.
+Registers: float32 and float16 are F32, integers narrower than 32 bits are I32 or U32 holding values of their range, bool is
+BOOL, 64-bit dtypes are registers of their own. Semantics are those of the Python array API standard, and NumPy's where it is
+silent; what integers leave undefined (division by zero, shifts by the width or more, casts out of range) is given a fixed
+value here.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from oa._kernel.emit import philox, prelude, scalar_cast, scalar_float, scalar_int
+from oa._kernel.emit import half, philox, prelude, scalar_cast, scalar_float, scalar_int
 from oa._kernel.emit.reg import Reg
+from oa._kernel.emit.scalar_cast import REGISTER
 from oa._kernel.emit.types import Ty, Value
 from oa.errors import InternalError
 
@@ -19,11 +21,8 @@ if TYPE_CHECKING:
     from oa._kernel.emit.ir import Builder
     from oa._schema.dtype import DType
 
-#: Register type of each dtype.
-REGISTER: dict[str, Ty] = {
-    "float32": Ty.F32, "int32": Ty.I32, "uint32": Ty.U32, "uint8": Ty.U32, "bool": Ty.BOOL,
-}  # fmt: skip
-
+#: float16 results that need no rounding: they are operands, or change the sign alone.
+_ROUNDED = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "round", "sign"))
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _Float = Callable[..., Reg]
 
@@ -46,8 +45,6 @@ def _compare(op: str, a: Reg, c: Reg) -> Reg:
     return a > c if op == "gt" else a >= c
 
 
-def _bitcast(op: str, x: Reg) -> Reg:
-    return x.u if op == "bitcast_u32" else x.f
 
 
 def emit_op(b: Builder, op: str, out: DType, ins: tuple[DType, ...], args: Sequence[Value]) -> Value:
@@ -66,15 +63,22 @@ def emit_op(b: Builder, op: str, out: DType, ins: tuple[DType, ...], args: Seque
         return philox.word(*regs).v
     if op == "umulhi":
         return b.op("umulhi", *args)
-    if op in ("bitcast_u32", "bitcast_f32"):
-        return _bitcast(op, regs[0]).v
-    kind = ins[0].name
-    if kind == "float32":
-        if op in prelude.UNARY or op in prelude.BINARY:
-            return prelude.call(b, op, *args)
+    if op.startswith("bitcast_"):
+        return (regs[0].u if op.startswith("bitcast_u") else regs[0].f).v
+    if ins[0].is_float:
+        if prelude.has(op, args[0].ty):
+            return _rounded(b, op, out, prelude.call(b, op, *args))
         run = scalar_float.OPERATIONS.get(op)
     else:
-        run = scalar_int.operation(op, kind)
+        run = scalar_int.operation(op, ins[0].name)
     if run is None:
         raise InternalError(f"scalar operation {op} is not defined for {', '.join(d.name for d in ins)}")
-    return run(*regs).v
+    return _rounded(b, op, out, run(*regs).v)
+
+
+def _rounded(b: Builder, op: str, out: DType, value: Value) -> Value:
+    """A float16 result rounded to its dtype."""
+    return half.rounded(Reg(b, value)).v if out.name == "float16" and op not in _ROUNDED else value
+
+
+__all__ = ["REGISTER", "emit_op"]

@@ -1,4 +1,4 @@
-"""Scalar operations on float32 registers that are not in the prelude."""
+"""Scalar operations on float32 and float64 registers that are not in the prelude."""
 
 from __future__ import annotations
 
@@ -9,16 +9,27 @@ from oa._kernel.emit.reg import Reg
 
 NAN_BITS = 0x7FC00000
 INF_BITS = 0x7F800000
+INF_BITS_64 = 0x7FF << 52
+
+
+def _size(x: Reg) -> Reg:
+    """The bits without the sign."""
+    return x.u & (1 << x.v.ty.bits - 1) - 1
+
+
+def _infinity(x: Reg) -> int:
+    """The bits of infinity in x's type."""
+    return INF_BITS_64 if x.v.ty.is_wide else INF_BITS
 
 
 def is_nan(x: Reg) -> Reg:
     """By the bits: comparisons of NaN may be optimised away by a driver."""
-    return (x.u & 0x7FFFFFFF) > INF_BITS
+    return _size(x) > _infinity(x)
 
 
 def _known_number(x: Reg) -> bool:
     const = x.v.const
-    return const is not None and const & 0x7FFFFFFF <= INF_BITS
+    return const is not None and const & (1 << x.v.ty.bits - 1) - 1 <= _infinity(x)
 
 
 def _extremum(a: Reg, b: Reg, name: str) -> Reg:
@@ -26,7 +37,7 @@ def _extremum(a: Reg, b: Reg, name: str) -> Reg:
     if _known_number(a) and not _known_number(b):
         a, b = b, a
     loses = a <= b if name == "max" else a >= b
-    if _known_number(b) and b.v.const != (0x80000000 if name == "max" else 0):
+    if _known_number(b) and b.v.const != (1 << b.v.ty.bits - 1 if name == "max" else 0):
         return loses.where(b, a)  # NaN compares false and stays; an equal zero takes the constant, the winner
     value = (loses | is_nan(b)).where(b, a)
     joined = (a.u & b.u if name == "max" else a.u | b.u).f  # equal: the same bits, or zeros of both signs
@@ -39,7 +50,7 @@ def _sign(x: Reg) -> Reg:
 
 
 def _copysign(x: Reg, y: Reg) -> Reg:
-    return ((x.u & 0x7FFFFFFF) | (y.u & 0x80000000)).f
+    return (_size(x) | (y.u & 1 << y.v.ty.bits - 1)).f
 
 
 OPERATIONS: dict[str, Callable[..., Reg]] = {
@@ -61,8 +72,8 @@ OPERATIONS: dict[str, Callable[..., Reg]] = {
     "rsqrt": lambda x: divide(1.0, sqrt(x)),
     "recip": lambda x: divide(1.0, x),
     "isnan": is_nan,
-    "isinf": lambda x: (x.u & 0x7FFFFFFF).eq(INF_BITS),
-    "isfinite": lambda x: (x.u & 0x7FFFFFFF) < INF_BITS,
+    "isinf": lambda x: _size(x).eq(_infinity(x)),
+    "isfinite": lambda x: _size(x) < _infinity(x),
     "signbit": lambda x: x.i < 0,
     "copysign": _copysign,
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from oa._kernel.emit import prelude
 from oa._kernel.emit.reg import Reg
+from oa._kernel.emit.scalar_cast import wrapped
 from oa._kernel.emit.types import Ty
 
 Operation = Callable[..., Reg]
@@ -13,25 +14,25 @@ Operation = Callable[..., Reg]
 
 def _safe_divisor(a: Reg, b: Reg) -> Reg:
     """`b`, or 1 where the division is undefined: by zero, and the least integer by -1."""
-    if b.v.const is not None and b.v.const not in (0, 0xFFFFFFFF):
+    if b.v.const is not None and b.v.const not in (0, (1 << b.v.ty.bits) - 1):
         return b
     bad = b.eq(0)
-    if a.v.ty is Ty.I32:
-        bad = bad | (a.eq(-0x80000000) & b.eq(-1))
+    if a.v.ty.is_signed:
+        bad = bad | (a.eq(-(1 << a.v.ty.bits - 1)) & b.eq(-1))
     return bad.where(1, b)
 
 
 def _quotient(a: Reg, b: Reg) -> tuple[Reg, Reg, Reg]:
     """(divisor, truncated quotient, remainder). The remainder is a - q b: OpSRem is undefined below zero in Vulkan."""
     d = _safe_divisor(a, b)
-    q = a.two("sdiv" if a.v.ty is Ty.I32 else "udiv", d)
+    q = a.two("sdiv" if a.v.ty.is_signed else "udiv", d)
     return d, q, a - q * d
 
 
 def floor_divide(a: Reg, b: Reg) -> Reg:
     """Python's a // b; 0 where b is 0, and the least integer by -1 wraps to itself."""
     d, q, rest = _quotient(a, b)
-    if a.v.ty is Ty.I32:
+    if a.v.ty.is_signed:
         q = (rest.ne(0) & ((rest ^ d) < 0)).where(q - 1, q)
     return b.eq(0).where(0, q)
 
@@ -39,16 +40,16 @@ def floor_divide(a: Reg, b: Reg) -> Reg:
 def remainder(a: Reg, b: Reg) -> Reg:
     """Python's a % b, with the sign of b; 0 where b is 0."""
     d, _, rest = _quotient(a, b)
-    if a.v.ty is Ty.I32:
+    if a.v.ty.is_signed:
         rest = (rest.ne(0) & ((rest ^ d) < 0)).where(rest + d, rest)
     return b.eq(0).where(0, rest)
 
 
 def power(a: Reg, b: Reg) -> Reg:
-    """a^b modulo 2^32; a negative exponent gives the truncated reciprocal: 1 or -1 for those bases, else 0."""
+    """a^b modulo the width; a negative exponent gives the truncated reciprocal: 1 or -1 for those bases, else 0."""
     builder = a.b
     value = Reg(builder, prelude.integer_power(builder, a.u.v, b.u.v))
-    if a.v.ty is not Ty.I32:
+    if not a.v.ty.is_signed:
         return value
     odd = (b & 1).ne(0)
     below = a.eq(1).where(a, a.eq(-1).where(odd.where(a, 1), 0))
@@ -58,23 +59,23 @@ def power(a: Reg, b: Reg) -> Reg:
 def _shift(name: str, width: int) -> Operation:
     def run(a: Reg, b: Reg) -> Reg:
         """Shifts by the width or more (or a negative count) give 0, or the sign for a signed shift right."""
-        count = b.u
-        if name == "shr" and a.v.ty is Ty.I32:
-            return a >> (count > 31).where(count.like(31), count)
-        moved = a << (count & 31) if name == "shl" else Reg(a.b, a.b.op("shr_u", a.v, (count & 31).v))
+        count, most = b.u, a.v.ty.bits - 1
+        if name == "shr" and a.v.ty.is_signed:
+            return a >> (count > most).where(count.like(most), count)
+        moved = a << (count & most) if name == "shl" else Reg(a.b, a.b.op("shr_u", a.v, (count & most).v))
         return (count > width - 1).where(0, moved)
 
     return run
 
 
 def _sign(x: Reg) -> Reg:
-    if x.v.ty is Ty.I32:
+    if x.v.ty.is_signed:
         return (x > 0).where(x.like(1), (x < 0).where(x.like(-1), 0))
     return x.ne(0).where(x.like(1), 0)
 
 
 def _abs(x: Reg) -> Reg:
-    return (x < 0).where(-x, x) if x.v.ty is Ty.I32 else x
+    return (x < 0).where(-x, x) if x.v.ty.is_signed else x
 
 
 def _truth(value: bool) -> Operation:
@@ -86,7 +87,7 @@ def _identity(x: Reg) -> Reg:
 
 
 def _negative(x: Reg) -> Reg:
-    return x < 0 if x.v.ty is Ty.I32 else Reg(x.b, x.b.const(Ty.BOOL, False))
+    return x < 0 if x.v.ty.is_signed else Reg(x.b, x.b.const(Ty.BOOL, False))
 
 
 _SHARED: dict[str, Operation] = {
@@ -130,8 +131,9 @@ _BOOL: dict[str, Operation] = {
     "isfinite": _truth(True),
 }
 
-#: Operations whose uint8 result may leave 0 to 255.
-_WRAPS = frozenset(("add", "sub", "mul", "neg", "square", "pow", "bnot", "shl"))
+#: Operations whose result may leave the range of a dtype narrower than its register.
+_WRAPS = frozenset(("add", "sub", "mul", "neg", "square", "pow", "bnot", "shl", "abs", "floordiv"))
+_BITS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int64": 64, "uint64": 64}
 
 
 def operation(name: str, dtype: str) -> Operation | None:
@@ -139,10 +141,12 @@ def operation(name: str, dtype: str) -> Operation | None:
     if dtype == "bool":
         return _BOOL.get(name)
     if name in ("shl", "shr"):
-        run: Operation | None = _shift(name, 8 if dtype == "uint8" else 32)
+        run: Operation | None = _shift(name, _BITS.get(dtype, 32))
     else:
         run = _SHARED.get(name)
-    if run is None or dtype != "uint8" or name not in _WRAPS:
+    if run is None or _BITS.get(dtype, 32) >= 32 or name not in _WRAPS:
+        return run
+    if dtype[0] == "u" and name in ("abs", "floordiv"):
         return run
     wide = run
-    return lambda *regs: wide(*regs) & 0xFF
+    return lambda *regs: wrapped(wide(*regs), dtype)
