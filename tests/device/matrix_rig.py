@@ -18,7 +18,11 @@ MODES = ("fused", "captured", "replayed")
 
 def some(entries: Sequence[Any], turn: int, full: bool, count: int = 4) -> list[Any]:
     """All entries with --all, else a few in a row, which ones decided by `turn`."""
-    return list(entries) if full else [entries[(turn + k) % len(entries)] for k in range(min(count, len(entries)))]
+    return (
+        list(entries)
+        if full
+        else [entries[(turn + k) % len(entries)] for k in range(min(count, len(entries)))]
+    )
 
 
 def place(engine: Any, array: Array, layout: str) -> Any:
@@ -44,9 +48,9 @@ def place(engine: Any, array: Array, layout: str) -> Any:
 def untouched(x: Any) -> Any:
     """x computed twice over without changing a bit: a neighbour to fuse with."""
     if x.dtype.kind in "if":
-        return -(-x)
+        return m.negative(m.negative(x))
     if x.dtype.kind == "b":
-        return ~~x
+        return m.logical_not(m.logical_not(x))
     return (x ^ 90) ^ 90
 
 
@@ -59,7 +63,9 @@ def with_neighbours(function: Callable[..., Any], operands: Sequence[Any]) -> tu
     return result, others
 
 
-def run(engine: Any, mode: str, function: Callable[..., Any], operands: Sequence[Any], others: Sequence[Any]) -> Array:
+def run(
+    engine: Any, mode: str, function: Callable[..., Any], operands: Sequence[Any], others: Sequence[Any]
+) -> Array:
     """The function's result in a mode. `others` are values of the same shapes and layouts that a replay starts from."""
     if mode == "fused":
         result, neighbours = with_neighbours(function, operands)

@@ -33,7 +33,20 @@ def test_the_dtype_of_a_constant_follows_the_number(engine: Any) -> None:
     assert [m.full(engine, (), v).dtype for v in (True, 3, 2.5)] == [oa.bool_, oa.int32, oa.float32]
 
 
-RANGES = [(5,), (0,), (-3,), (2, 9), (2, 9, 3), (9, 2, -2), (5, 5), (0.0, 1.0, 0.25), (1, 2, 0.3), (10, 0, -1), (2.5,), (1000,)]
+RANGES = [
+    (5,),
+    (0,),
+    (-3,),
+    (2, 9),
+    (2, 9, 3),
+    (9, 2, -2),
+    (5, 5),
+    (0.0, 1.0, 0.25),
+    (1, 2, 0.3),
+    (10, 0, -1),
+    (2.5,),
+    (1000,),
+]
 
 
 @pytest.mark.parametrize("bounds", RANGES)
@@ -51,7 +64,9 @@ def test_arange(engine: Any, bounds: tuple[float, ...]) -> None:
 def test_eye_and_linspace(engine: Any) -> None:
     for rows, columns, k in [(3, 3, 0), (3, 5, 1), (5, 3, -2), (1, 1, 0), (4, 4, 9), (0, 3, 0), (65, 64, -1)]:
         for dtype in DTYPES:
-            assert same_bits(m.eye(engine, rows, columns, k=k, dtype=dtype).to_numpy(), np.eye(rows, columns, k, dtype))
+            assert same_bits(
+                m.eye(engine, rows, columns, k=k, dtype=dtype).to_numpy(), np.eye(rows, columns, k, dtype)
+            )
     assert same_bits(m.eye(engine, 4).to_numpy(), np.eye(4, dtype=np.float32))
     assert same_bits(m.linspace(engine, -1.0, 1.0, 7).to_numpy(), np.linspace(-1, 1, 7).astype(np.float32))
     assert m.linspace(engine, 0.0, 1.0, 0).shape == (0,)
@@ -64,7 +79,17 @@ def test_round_trip(engine: Any, dtype: str) -> None:
     swapped = base.astype(base.dtype.newbyteorder())
     frozen = base.copy()
     frozen.flags.writeable = False
-    for array in (base, base.T, base[::-1, ::2], base[3:3], swapped, frozen, np.asfortranarray(base), base[0, 0], base[:, 4]):
+    for array in (
+        base,
+        base.T,
+        base[::-1, ::2],
+        base[3:3],
+        swapped,
+        frozen,
+        np.asfortranarray(base),
+        base[0, 0],
+        base[:, 4],
+    ):
         got = m.from_numpy(engine, array).to_numpy()
         native = np.asarray(array, base.dtype)
         assert got.tobytes() == native.tobytes()
@@ -85,7 +110,11 @@ def test_from_dlpack(engine: Any) -> None:
 
 def test_parts_of_real_values(engine: Any) -> None:
     x = m.from_list(engine, [1.5, -0.0])
-    assert (m.real(x).tolist(), m.conj(x).tolist(), m.imag(x).tolist()) == ([1.5, -0.0], [1.5, -0.0], [0.0, 0.0])
+    assert (m.real(x).tolist(), m.conj(x).tolist(), m.imag(x).tolist()) == (
+        [1.5, -0.0],
+        [1.5, -0.0],
+        [0.0, 0.0],
+    )
 
 
 def test_put(engine: Any) -> None:
@@ -107,7 +136,7 @@ def test_from_list(engine: Any) -> None:
 
 
 def test_wider_arrays_ask_for_the_cast(engine: Any) -> None:
-    wide = np.array([1.5, 2.5])
+    wide = np.array([1.5, 2.5], np.longdouble)
     with pytest.raises(oa.errors.DTypeError, match=r"dtype=oa\.float32"):
         m.from_numpy(engine, wide)
     assert m.from_numpy(engine, wide, dtype="float32").tolist() == [1.5, 2.5]

@@ -49,7 +49,9 @@ def check(
         assert got.shape == arrays[k].shape, what
         error = np.abs(got.to_numpy() - want)
         size = 1e-6 + np.max(np.abs(want), initial=0.0)
-        assert np.max(error, initial=0.0) <= tolerance * size, f"{what}, operand {k}:\n{got.to_numpy()}\nwanted\n{want}"
+        assert np.max(error, initial=0.0) <= tolerance * size, (
+            f"{what}, operand {k}:\n{got.to_numpy()}\nwanted\n{want}"
+        )
 
 
 #: Where operands are drawn from, uniformly, for functions not differentiable, or too steep, everywhere else.
@@ -65,7 +67,11 @@ DOMAINS: dict[str, tuple[float, float]] = {
     "atan2": (0.3, 2.0),
 }
 FLAT = ("sign", "floor", "ceil", "trunc", "round", "floor_divide", "nextafter")
-SMOOTH = [n for n, a in POINTWISE.items() if "f" in a.kinds and n not in FLAT and a.function(*[np.ones(1, np.float32)] * a.arity).dtype.kind == "f"]
+SMOOTH = [
+    n
+    for n, a in POINTWISE.items()
+    if "f" in a.kinds and n not in FLAT and a.function(*[np.ones(1, np.float32)] * a.arity).dtype.kind == "f"
+]
 
 
 def operands(name: str, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
@@ -193,7 +199,8 @@ def test_products_of_transposed_operands(engine: Any, transposed: str, batch: tu
 
 
 @pytest.mark.parametrize(
-    ("shape", "at", "axis"), [((6,), (4,), 0), ((5, 3), (7,), 0), ((3, 5), (2, 2), 1), ((2, 4, 3), (3,), 1), ((4,), (), 0)]
+    ("shape", "at", "axis"),
+    [((6,), (4,), 0), ((5, 3), (7,), 0), ((3, 5), (2, 2), 1), ((2, 4, 3), (3,), 1), ((4,), (), 0)],
 )
 def test_take(engine: Any, shape: tuple[int, ...], at: tuple[int, ...], axis: int) -> None:
     """Rows taken several times collect their cotangents; negative indices count from the end."""
@@ -209,7 +216,9 @@ def test_take(engine: Any, shape: tuple[int, ...], at: tuple[int, ...], axis: in
     )
 
 
-@pytest.mark.parametrize(("shape", "count", "axis"), [((4, 5), 1, 1), ((4, 5), 3, 1), ((4, 5), 6, 0), ((2, 3, 4), 2, 1)])
+@pytest.mark.parametrize(
+    ("shape", "count", "axis"), [((4, 5), 1, 1), ((4, 5), 3, 1), ((4, 5), 6, 0), ((2, 3, 4), 2, 1)]
+)
 def test_gather(engine: Any, shape: tuple[int, ...], count: int, axis: int) -> None:
     rng = seeded("gather", str(shape))
     x, at = gentle(shape, rng), list(shape)
@@ -327,7 +336,13 @@ def test_kinks(any_engine: Any) -> None:
     assert gradient_at(e, lambda x: m.minimum(x, 1.0), [0.0, 1.0, 2.0]) == [1.0, 0.5, 0.0]
     assert gradient_at(e, lambda x: m.max(x), [3.0, 1.0, 3.0]) == [0.5, 0.0, 0.5]
     assert gradient_at(e, m.sqrt, [0.0, 4.0]) == [float("inf"), 0.25]
-    assert gradient_at(e, lambda x: m.clip(x, -1.0, 1.0), [-3.0, -1.0, 0.5, 1.0, 3.0]) == [0.0, 0.5, 1.0, 0.5, 0.0]
+    assert gradient_at(e, lambda x: m.clip(x, -1.0, 1.0), [-3.0, -1.0, 0.5, 1.0, 3.0]) == [
+        0.0,
+        0.5,
+        1.0,
+        0.5,
+        0.0,
+    ]
     assert gradient_at(e, m.prod, [2.0, 0.0, 3.0]) == [0.0, 6.0, 0.0]
     assert gradient_at(e, m.prod, [0.0, 0.0, 3.0]) == [0.0, 0.0, 0.0]
     assert gradient_at(e, lambda x: m.pow(x, 2.0), [0.0, -3.0]) == [0.0, -6.0]
@@ -335,5 +350,7 @@ def test_kinks(any_engine: Any) -> None:
 
 
 def test_integers_and_conversions_end_the_flow(any_engine: Any) -> None:
-    assert gradient_at(any_engine, lambda x: x * m.astype(m.astype(x, oa.int32), oa.float32), [2.5, -1.5]) == [2.0, -1.0]
+    assert gradient_at(
+        any_engine, lambda x: x * m.astype(m.astype(x, oa.int32), oa.float32), [2.5, -1.5]
+    ) == [2.0, -1.0]
     assert gradient_at(any_engine, lambda x: x * m.astype(x > 0.0, oa.float32), [2.5, -1.5]) == [1.0, 0.0]

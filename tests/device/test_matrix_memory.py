@@ -43,7 +43,9 @@ class Guarded:
         assert self.watched
         for storage, size in self.watched:
             behind = self.engine._transfer.download(storage, size, GUARD)
-            assert (behind == PATTERN).all(), f"{size} bytes: written behind at {np.flatnonzero(behind != PATTERN)[:8]}"
+            assert (behind == PATTERN).all(), (
+                f"{size} bytes: written behind at {np.flatnonzero(behind != PATTERN)[:8]}"
+            )
         self.watched.clear()
 
 
@@ -105,7 +107,11 @@ def test_nothing_is_written_behind_a_result(guarded: Guarded, name: str, layout:
 
 def test_more_groups_than_one_dimension_holds(any_engine: Any) -> None:
     """65,535 workgroups of the map and of the row kernel, and some more."""
-    count = 65_535 * 256 * 4 + 4 * 1000 if any_engine.device.profile.tuning == "gpu" else 65_535 * 64 * 4 + 4 * 1000
+    count = (
+        65_535 * 256 * 4 + 4 * 1000
+        if any_engine.device.profile.tuning == "gpu"
+        else 65_535 * 64 * 4 + 4 * 1000
+    )
     x = np.resize(np.arange(251, dtype=np.uint8), count)
     held = m.from_numpy(any_engine, x)
     assert np.array_equal((held + 3).to_numpy(), (x + 3).astype(np.uint8))

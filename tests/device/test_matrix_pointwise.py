@@ -15,7 +15,10 @@ from tests.oracle.inputs import DTYPES, SPECIAL, values
 from tests.oracle.matrix import POINTWISE, cast, where
 
 CASES = [
-    f"{name}-{dtype}" for name, answer in POINTWISE.items() for dtype in DTYPES if np.dtype(dtype).kind in answer.kinds
+    f"{name}-{dtype}"
+    for name, answer in POINTWISE.items()
+    for dtype in DTYPES
+    if np.dtype(dtype).kind in answer.kinds
 ]
 
 #: Groups of operand shapes; a shape is repeated for all operands, a list gives one to each (the last for any more).
@@ -36,7 +39,9 @@ def seeded(*parts: str) -> np.random.Generator:
 
 
 def operand_shapes(entry: Any, arity: int) -> list[tuple[int, ...]]:
-    return [entry[min(k, len(entry) - 1)] for k in range(arity)] if isinstance(entry, list) else [entry] * arity
+    return (
+        [entry[min(k, len(entry) - 1)] for k in range(arity)] if isinstance(entry, list) else [entry] * arity
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -57,7 +62,9 @@ def test_shapes(engine: Any, case: str, group: str, mode: str, full: bool) -> No
         expect(alone, answer.function, arrays, answer.ulps, answer.absolute, f"{name} {dtype} {shapes}")
         if number == len(mode) % len(entries) or number + 1 == len(entries):
             others = [place(engine, values(dtype, s, rng), layout) for s in shapes]
-            assert same_bits(run(engine, mode, function, operands, others), alone), f"{mode} changes bits at {shapes}"
+            assert same_bits(run(engine, mode, function, operands, others), alone), (
+                f"{mode} changes bits at {shapes}"
+            )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -80,7 +87,13 @@ def test_special_values(any_engine: Any, case: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_where(any_engine: Any, dtype: str, layout: str) -> None:
     rng = seeded("where", dtype, layout)
-    for shapes in ([(5,)] * 3, [(3, 1), (1, 4), ()], [(2, 3), (3,), (4, 1, 1)], [(64, 65)] * 3, [(0,), (1,), (0,)]):
+    for shapes in (
+        [(5,)] * 3,
+        [(3, 1), (1, 4), ()],
+        [(2, 3), (3,), (4, 1, 1)],
+        [(64, 65)] * 3,
+        [(0,), (1,), (0,)],
+    ):
         condition = values("bool", shapes[0], rng)
         a, b = (values(dtype, s, rng, special=True) for s in shapes[1:])
         got = m.where(*(place(any_engine, x, layout) for x in (condition, a, b))).to_numpy()
@@ -91,7 +104,12 @@ def test_where(any_engine: Any, dtype: str, layout: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_astype(engine: Any, dtype: str, target: str) -> None:
     rng = seeded("astype", dtype)
-    for array in (SPECIAL[dtype], values(dtype, (3, 65), rng), values(dtype, (), rng), values(dtype, (0, 2), rng)):
+    for array in (
+        SPECIAL[dtype],
+        values(dtype, (3, 65), rng),
+        values(dtype, (), rng),
+        values(dtype, (0, 2), rng),
+    ):
         for layout in ("plain", "transposed", "negative"):
             got = m.astype(place(engine, array, layout), target).to_numpy()
             assert got.dtype == np.dtype(target)
@@ -128,7 +146,12 @@ def test_numbers_are_data(any_engine: Any) -> None:
     assert any_engine.diagnostics["lowerings"] == before
 
 
-MIXED = [("uint8", "int32", "int32"), ("uint8", "uint32", "uint32"), ("int32", "uint8", "int32"), ("uint32", "uint8", "uint32")]
+MIXED = [
+    ("uint8", "int32", "int32"),
+    ("uint8", "uint32", "uint32"),
+    ("int32", "uint8", "int32"),
+    ("uint32", "uint8", "uint32"),
+]
 
 
 @pytest.mark.parametrize(("left", "right", "common"), MIXED)

@@ -1,4 +1,4 @@
-"""Life cycles of whole processes: exits with work pending, forks, orders of destruction; and the examples of the specification."""
+"""Life cycles of whole processes: exits with work pending, forks, orders of destruction; the specification's examples."""
 
 from __future__ import annotations
 
@@ -54,7 +54,12 @@ def work():
 kept = []
 thread = threading.Thread(target=work); thread.start(); thread.join()
 """,
-    "two engines": "a, b = oa.Engine(), oa.Engine(); x, y = oam.ones(a, (3,)) + 1.0, oam.ones(b, (3,)) + 1.0; y.to_numpy(); a.close()",
+    "two engines": """
+a, b = oa.Engine(), oa.Engine()
+x, y = oam.ones(a, (3,)) + 1.0, oam.ones(b, (3,)) + 1.0
+y.to_numpy()
+a.close()
+""",
     "cells and tapes": """
 engine = oa.Engine()
 cell = oa.State(engine, oam.ones(engine, (3,)))
@@ -160,7 +165,9 @@ assert oam.add(oam.ones(engine, [2]), oam.ones(engine, [2])).tolist() == [2.0, 2
 """
 
 
-@pytest.mark.parametrize("code", [THREE_LINES, PREVIEW, ABBREVIATIONS], ids=["three lines", "preview", "abbreviations"])
+@pytest.mark.parametrize(
+    "code", [THREE_LINES, PREVIEW, ABBREVIATIONS], ids=["three lines", "preview", "abbreviations"]
+)
 def test_the_specification_runs_as_written(code: str, device_name: str) -> None:
     done = python(code, device_name)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -76,7 +76,10 @@ def test_batches(any_engine: Any, left: tuple[int, ...], right: tuple[int, ...],
     assert close(got, a, b)
 
 
-@pytest.mark.parametrize(("left", "right"), [((4, 3), (5, 3)), ((2, 4, 3), (2, 5, 3)), ((2, 1, 4, 3), (3, 5, 3)), ((65, 64), (63, 64))])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((4, 3), (5, 3)), ((2, 4, 3), (2, 5, 3)), ((2, 1, 4, 3), (3, 5, 3)), ((65, 64), (63, 64))],
+)
 def test_by_rows_of_the_second(engine: Any, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     rng = seeded(str(left), str(right))
     a, b = gentle(left, rng), gentle(right, rng)

@@ -16,7 +16,10 @@ from tests.oracle.inputs import DTYPES, SPECIAL, gentle, values
 from tests.oracle.matrix import REDUCTIONS
 
 CASES = [
-    f"{name}-{dtype}" for name, (_, kinds, _) in REDUCTIONS.items() for dtype in DTYPES if np.dtype(dtype).kind in kinds
+    f"{name}-{dtype}"
+    for name, (_, kinds, _) in REDUCTIONS.items()
+    for dtype in DTYPES
+    if np.dtype(dtype).kind in kinds
 ]
 
 #: Groups of (shape, axis).
@@ -108,7 +111,9 @@ def test_reductions(engine: Any, case: str, group: str, mode: str, full: bool) -
         verify(name, alone, x, axis, keepdims)
         if number + 1 == len(entries) or number == len(mode) % len(entries):
             other = place(engine, numbers(name, dtype, shape, rng), layout)
-            assert same_bits(run(engine, mode, function, [operand], [other]), alone), f"{mode} changes bits at {shape}"
+            assert same_bits(run(engine, mode, function, [operand], [other]), alone), (
+                f"{mode} changes bits at {shape}"
+            )
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "min", "argmax", "argmin", "any", "all", "mean", "prod"])
@@ -129,7 +134,11 @@ def test_special_values(engine: Any, name: str) -> None:
             with np.errstate(all="ignore"):
                 good = agrees(got, want, 2, oracle.sum_bound(x, -1) + 2.0**-125)
                 partial = np.isinf(np.abs(x.astype(np.float64)).sum(-1)) | (np.abs(x).sum(-1) > 3e38)
-            assert (good | (partial & (name in ("sum", "mean")) & _overflowing(x))).all(), (x[~good], got[~good], want[~good])
+            assert (good | (partial & (name in ("sum", "mean")) & _overflowing(x))).all(), (
+                x[~good],
+                got[~good],
+                want[~good],
+            )
         else:
             expect(got, lambda v: REDUCTIONS[name][0](v, -1), [x], what=name)
 
@@ -194,7 +203,11 @@ def test_normalisations(engine: Any, name: str, axis: int) -> None:
             got = getattr(m, name)(m.from_numpy(engine, x), axis=axis).to_numpy()
             want = getattr(oracle, name)(x, axis)
             assert got.shape == want.shape
-            size = 0.0 if name == "softmax" else 2.0**-22 * (np.max(np.abs(x), initial=0.0) + np.log(max(x.shape[axis], 2)))
+            size = (
+                0.0
+                if name == "softmax"
+                else 2.0**-22 * (np.max(np.abs(x), initial=0.0) + np.log(max(x.shape[axis], 2)))
+            )
             relative = 8 + 2 * np.log2(max(x.shape[axis], 2)) + (np.ptp(x) if x.size else 0)
             with np.errstate(all="ignore"):
                 assert agrees(got, want, relative, size + 2.0**-125).all(), (name, shape, got, want)
@@ -202,7 +215,8 @@ def test_normalisations(engine: Any, name: str, axis: int) -> None:
 
 def test_normalisations_of_extremes(engine: Any) -> None:
     x = np.array(
-        [[1000.0, 0.0, -1000.0], [-np.inf, 0.0, 1.0], [-np.inf] * 3, [np.nan, 0.0, 1.0], [3e38, 3e38, -3e38]], np.float32
+        [[1000.0, 0.0, -1000.0], [-np.inf, 0.0, 1.0], [-np.inf] * 3, [np.nan, 0.0, 1.0], [3e38, 3e38, -3e38]],
+        np.float32,
     )
     for name in ("softmax", "log_softmax", "logsumexp"):
         got = getattr(m, name)(m.from_numpy(engine, x)).to_numpy()

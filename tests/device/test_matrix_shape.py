@@ -131,7 +131,10 @@ def test_take(engine: Any, dtype: str, index: str, mode: str) -> None:
         extent = shape[axis]
         low = 0 if index.startswith("u") else -extent - 2
         indices = rng.integers(low, extent + 2, at).astype(index)  # a few lie outside the axis
-        operands = [place(engine, x, layout), place(engine, indices, LAYOUTS[(turn + 2 * number) % len(LAYOUTS)])]
+        operands = [
+            place(engine, x, layout),
+            place(engine, indices, LAYOUTS[(turn + 2 * number) % len(LAYOUTS)]),
+        ]
 
         def function(a: Any, i: Any, axis: int = axis) -> Any:
             return m.take(a, i, axis=axis)
@@ -150,7 +153,15 @@ def test_take(engine: Any, dtype: str, index: str, mode: str) -> None:
 def test_gather(engine: Any, dtype: str) -> None:
     rng = seeded("gather", dtype)
     for number, (shape, count, axis) in enumerate(
-        [((5, 6), 4, 1), ((5, 6), 1, 0), ((5, 6), 9, 0), ((7,), 3, 0), ((2, 3, 4), 2, 1), ((65, 9), 33, -1), ((3, 4), 0, 1)]
+        [
+            ((5, 6), 4, 1),
+            ((5, 6), 1, 0),
+            ((5, 6), 9, 0),
+            ((7,), 3, 0),
+            ((2, 3, 4), 2, 1),
+            ((65, 9), 33, -1),
+            ((3, 4), 0, 1),
+        ]
     ):
         x = values(dtype, shape, rng)
         at = list(shape)
@@ -179,7 +190,13 @@ def test_one_hot_embedding_and_index_by_matrix(engine: Any) -> None:
 def test_views_of_stored_values_cost_nothing(any_engine: Any) -> None:
     x = m.from_numpy(any_engine, values("float32", (6, 8), seeded("views")))
     before = any_engine.diagnostics["dispatches"]
-    for view in (x.T, x[::-1, 2:], m.reshape(x, (48,)), m.broadcast_to(x[0], (5, 8)), m.reshape(x.T[:, 1:2], (8,))):
+    for view in (
+        x.T,
+        x[::-1, 2:],
+        m.reshape(x, (48,)),
+        m.broadcast_to(x[0], (5, 8)),
+        m.reshape(x.T[:, 1:2], (8,)),
+    ):
         view.to_numpy()
     assert any_engine.diagnostics["dispatches"] == before
 

@@ -32,7 +32,9 @@ def tuned(request: pytest.FixtureRequest, device_name: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("group", ["rows", "columns", "long", "several"])
-@pytest.mark.parametrize("case", [c for c in CASES if c.partition("-")[0] in ("sum", "max", "argmin", "prod", "var", "any")])
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.partition("-")[0] in ("sum", "max", "argmin", "prod", "var", "any")]
+)
 def test_reductions(tuned: Any, case: str, group: str) -> None:
     name, dtype = case.split("-")
     for shape, axis in [e for e in SHAPES[group] if axis_fits(name, *e)][:4]:
@@ -51,7 +53,9 @@ def test_normalisations(tuned: Any, shape: tuple[int, ...]) -> None:
         assert agrees(got, getattr(oracle, name)(x), relative, 2.0**-22 * (np.abs(x).max() + 8)).all()
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (17, 31, 13), (65, 64, 63), (130, 200, 70), (4, 4, 5000), (257, 3, 9)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (17, 31, 13), (65, 64, 63), (130, 200, 70), (4, 4, 5000), (257, 3, 9)]
+)
 def test_products(tuned: Any, sizes: tuple[int, int, int]) -> None:
     rows, columns, depth = sizes
     rng = seeded(str(sizes))
@@ -66,4 +70,6 @@ def test_random_programs(tuned: Any, block: int) -> None:
         program = Generator(seed).grow(1 + seed % 12)
         values = program.run([m.from_numpy(tuned, x) for x in program.inputs])
         for k in program.wanted:
-            assert np.array_equal(values[k].to_numpy(), program.answers[k]), f"seed {seed}, value {k}\n{program.text()}"
+            assert np.array_equal(values[k].to_numpy(), program.answers[k]), (
+                f"seed {seed}, value {k}\n{program.text()}"
+            )

@@ -53,7 +53,9 @@ class Program:
         """One line a step, for reports."""
         lines = [f"{k}: input {x.dtype}{list(x.shape)}" for k, x in enumerate(self.inputs)]
         for k, step in enumerate(self.steps, len(self.inputs)):
-            lines.append(f"{k}: {step.name}{step.operands} {self.answers[k].dtype}{list(self.answers[k].shape)}")
+            lines.append(
+                f"{k}: {step.name}{step.operands} {self.answers[k].dtype}{list(self.answers[k].shape)}"
+            )
         return "\n".join([*lines, f"wanted {self.wanted}"])
 
 
@@ -75,7 +77,10 @@ class Generator:
         wanted = int(self._pick((0, 1, 1, 2, 2, 2, 3, 3, 4))) if rank is None else rank
         found: tuple[int, ...] = ()
         for _ in range(wanted):
-            found = (*found, int(self._pick([e for e in EXTENTS if e * np.prod(found, dtype=int) <= LARGEST])))
+            found = (
+                *found,
+                int(self._pick([e for e in EXTENTS if e * np.prod(found, dtype=int) <= LARGEST])),
+            )
         return found
 
     def _input(self) -> Array:
@@ -100,7 +105,9 @@ class Generator:
     def any_of(self, kinds: str = "biuf", least: int = 0) -> int | None:
         """The position of a recent value of one of these kinds and at least this rank."""
         found = [
-            k for k, x in enumerate(self.program.answers) if x.dtype.kind in kinds and x.ndim >= least and x.size <= LARGEST
+            k
+            for k, x in enumerate(self.program.answers)
+            if x.dtype.kind in kinds and x.ndim >= least and x.size <= LARGEST
         ]
         if not found:
             return None
@@ -120,25 +127,49 @@ class Generator:
                     found.append(k)
         return self._pick(found) if found else None
 
-    def add(self, name: str, operands: Sequence[int], ours: Callable[..., Any], theirs: Callable[..., Any]) -> int:
+    def add(
+        self, name: str, operands: Sequence[int], ours: Callable[..., Any], theirs: Callable[..., Any]
+    ) -> int:
         answer = np.asarray(theirs(*(self.program.answers[o] for o in operands)))
         if answer.dtype == np.float64:
             answer = answer.astype(np.float32)
         self.program.steps.append(Step(name, tuple(operands), ours, theirs))
         self.program.answers.append(answer)
         at = len(self.program.answers) - 1
-        big = answer.size and answer.dtype.kind in "fiu" and not self.smooth and np.max(np.abs(answer.astype(np.float64))) > CEILING
+        big = (
+            answer.size
+            and answer.dtype.kind in "fiu"
+            and not self.smooth
+            and np.max(np.abs(answer.astype(np.float64))) > CEILING
+        )
         if big:
             modulus = float(CEILING // 2 + 1) if answer.dtype.kind == "f" else CEILING // 2 + 1
             want = oracle.POINTWISE["remainder"].function
             at = self.add(
-                "tame", [at], lambda x: m.remainder(x, modulus), lambda x: want(x, np.asarray(modulus, x.dtype))
+                "tame",
+                [at],
+                lambda x: m.remainder(x, modulus),
+                lambda x: want(x, np.asarray(modulus, x.dtype)),
             )
         return at
 
 
 def _unary(g: Generator) -> None:
-    name = g._pick(["negative", "abs", "square", "relu", "floor", "ceil", "trunc", "round", "copy", "sign", "bitwise_invert"])
+    name = g._pick(
+        [
+            "negative",
+            "abs",
+            "square",
+            "relu",
+            "floor",
+            "ceil",
+            "trunc",
+            "round",
+            "copy",
+            "sign",
+            "bitwise_invert",
+        ]
+    )
     answer = oracle.POINTWISE[name]
     at = g.any_of(answer.kinds)
     if at is not None:
@@ -146,7 +177,9 @@ def _unary(g: Generator) -> None:
 
 
 def _binary(g: Generator) -> None:
-    name = g._pick(["add", "subtract", "multiply", "maximum", "minimum", "add", "multiply", "bitwise_xor", "bitwise_and"])
+    name = g._pick(
+        ["add", "subtract", "multiply", "maximum", "minimum", "add", "multiply", "bitwise_xor", "bitwise_and"]
+    )
     answer = oracle.POINTWISE[name]
     at = g.any_of(answer.kinds)
     other = g.partner(at) if at is not None else None
@@ -162,9 +195,19 @@ def _number(g: Generator) -> None:
     number: Any = float(value) if g.program.answers[at].dtype.kind == "f" else value
     answer = oracle.POINTWISE[name].function
     if g.rng.random() < 0.5:
-        g.add(name, [at], lambda x: getattr(m, name)(x, number), lambda x: answer(x, np.asarray(number, x.dtype)))
+        g.add(
+            name,
+            [at],
+            lambda x: getattr(m, name)(x, number),
+            lambda x: answer(x, np.asarray(number, x.dtype)),
+        )
     else:
-        g.add(name, [at], lambda x: getattr(m, name)(number, x), lambda x: answer(np.asarray(number, x.dtype), x))
+        g.add(
+            name,
+            [at],
+            lambda x: getattr(m, name)(number, x),
+            lambda x: answer(np.asarray(number, x.dtype), x),
+        )
 
 
 def _compare(g: Generator) -> None:
@@ -184,7 +227,9 @@ def _where(g: Generator) -> None:
     fits = [
         k
         for k, c in enumerate(g.program.answers)
-        if c.dtype.kind == "b" and c.ndim <= len(shape) and all(e in (1, s) for e, s in zip(c.shape[::-1], shape[::-1]))
+        if c.dtype.kind == "b"
+        and c.ndim <= len(shape)
+        and all(e in (1, s) for e, s in zip(c.shape[::-1], shape[::-1]))
     ]
     if fits:
         g.add("where", [g._pick(fits), at, other], m.where, oracle.where.function)
@@ -260,7 +305,12 @@ def _broadcast(g: Generator) -> None:
     shape = tuple(int(g._pick(EXTENTS)) if e == 1 else e for e in g.program.answers[at].shape)
     shape = ((int(g._pick((1, 2, 3))),) if g.rng.random() < 0.4 and len(shape) < 4 else ()) + shape
     if np.prod(shape, dtype=int) <= LARGEST:
-        g.add(f"broadcast {shape}", [at], lambda x: m.broadcast_to(x, shape), lambda x: np.broadcast_to(x, shape))
+        g.add(
+            f"broadcast {shape}",
+            [at],
+            lambda x: m.broadcast_to(x, shape),
+            lambda x: np.broadcast_to(x, shape),
+        )
 
 
 def _concat(g: Generator) -> None:
@@ -289,7 +339,12 @@ def _take(g: Generator) -> None:
     if index.size * x.size // x.shape[axis] <= LARGEST and index.ndim + x.ndim - 1 <= 6:
         float_ok = x.dtype.kind != "f" or np.all((index < x.shape[axis]) & (index >= -x.shape[axis]))
         if float_ok:
-            g.add(f"take {axis}", [at, where], lambda a, i: m.take(a, i, axis=axis), lambda a, i: oracle.take(a, i, axis))
+            g.add(
+                f"take {axis}",
+                [at, where],
+                lambda a, i: m.take(a, i, axis=axis),
+                lambda a, i: oracle.take(a, i, axis),
+            )
 
 
 def _gather(g: Generator) -> None:
@@ -301,10 +356,17 @@ def _gather(g: Generator) -> None:
     fits = [
         k
         for k, i in enumerate(g.program.answers)
-        if i.dtype == np.int32 and i.ndim == x.ndim and all(a == b for n, (a, b) in enumerate(zip(i.shape, x.shape)) if n != axis)
+        if i.dtype == np.int32
+        and i.ndim == x.ndim
+        and all(a == b for n, (a, b) in enumerate(zip(i.shape, x.shape)) if n != axis)
     ]
     if fits:
-        g.add(f"gather {axis}", [at, g._pick(fits)], lambda a, i: m.gather(a, i, axis=axis), lambda a, i: oracle.gather(a, i, axis))
+        g.add(
+            f"gather {axis}",
+            [at, g._pick(fits)],
+            lambda a, i: m.gather(a, i, axis=axis),
+            lambda a, i: oracle.gather(a, i, axis),
+        )
 
 
 def _product(g: Generator) -> None:
@@ -314,7 +376,9 @@ def _product(g: Generator) -> None:
     x = g.program.answers[at]
     if x.ndim <= 4 and x.size // x.shape[-1] * x.shape[-2] <= LARGEST:
         if g.rng.random() < 0.5:
-            g.add("x xT", [at], lambda a: m.matmul(a, m.transpose(a, -1, -2)), lambda a: oracle.mat_mul_nt(a, a))
+            g.add(
+                "x xT", [at], lambda a: m.matmul(a, m.transpose(a, -1, -2)), lambda a: oracle.mat_mul_nt(a, a)
+            )
         else:
             g.add(
                 "xT x",
@@ -325,7 +389,21 @@ def _product(g: Generator) -> None:
 
 
 def _smooth_unary(g: Generator) -> None:
-    name = g._pick(["exp", "tanh", "sigmoid", "erf", "sin", "gelu", "silu", "sqrt", "softmax", "log_softmax", "logsumexp"])
+    name = g._pick(
+        [
+            "exp",
+            "tanh",
+            "sigmoid",
+            "erf",
+            "sin",
+            "gelu",
+            "silu",
+            "sqrt",
+            "softmax",
+            "log_softmax",
+            "logsumexp",
+        ]
+    )
     at = g.any_of("f", least=1 if "soft" in name or "sum" in name else 0)
     if at is not None:
         # The answer only keeps shapes and dtypes going.
@@ -344,7 +422,12 @@ def _mean(g: Generator) -> None:
     if at is not None:
         name = g._pick(["mean", "var", "std"])
         axis = int(g.rng.integers(g.program.answers[at].ndim))
-        g.add(name, [at], lambda x: getattr(m, name)(x, axis=axis, keepdims=True), lambda x: oracle.mean_of(x, axis, True))
+        g.add(
+            name,
+            [at],
+            lambda x: getattr(m, name)(x, axis=axis, keepdims=True),
+            lambda x: oracle.mean_of(x, axis, True),
+        )
 
 
 _MAKERS = [

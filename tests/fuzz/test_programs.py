@@ -1,14 +1,18 @@
-"""Random programs of 1 to 60 operations: right against NumPy, and the same bits however they are fused, cut, captured or replayed."""
+"""Random programs of 1 to 60 operations: right against NumPy, and the same bits fused, cut, captured and replayed."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+import oa
 from oa import matrix as m
 from oa.programs import Programs
+from tests.conftest import CONFIGURATIONS
 from tests.fuzz.programs import Array, Generator, Program
 from tests.oracle.compare import same_bits
 
@@ -60,7 +64,9 @@ def captured(engine: Any, program: Program, inputs: list[Any]) -> list[Array]:
 def check_answers(seed: int, program: Program, got: list[Array]) -> None:
     for k, value in zip(program.wanted, got):
         want = program.answers[k]
-        assert value.shape == want.shape and value.dtype == want.dtype, f"seed {seed}, value {k}\n{program.text()}"
+        assert value.shape == want.shape and value.dtype == want.dtype, (
+            f"seed {seed}, value {k}\n{program.text()}"
+        )
         assert np.array_equal(value, want), f"seed {seed}, value {k}: {value} wanted {want}\n{program.text()}"
 
 
@@ -87,11 +93,31 @@ def test_programs(any_engine: Any, block: int, smooth: bool, monkeypatch: pytest
         engine._programs._known.clear()
         for name, found in ways.items():
             for k, one, other in zip(program.wanted, fused, found):
-                assert same_bits(one, other), f"seed {seed}: {name} changes value {k}: {one} {other}\n{program.text()}"
+                assert same_bits(one, other), (
+                    f"seed {seed}: {name} changes value {k}: {one} {other}\n{program.text()}"
+                )
+
+
+@pytest.fixture(scope="module")
+def engines(device_name: str) -> Iterator[list[Any]]:
+    """One engine in each configuration."""
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(oa.Engine(device_name, profile=profile, addressing=addressing))
+            for profile, addressing in CONFIGURATIONS.values()
+        ]
 
 
 @pytest.mark.parametrize("block", [pytest.param(k, marks=pytest.mark.slow if k else ()) for k in range(10)])
-def test_configurations_agree(engine: Any, block: int) -> None:
-    """The three configurations give the answers of the exact programs."""
-    for seed, program in programs(block + 500, smooth=False):
-        check_answers(seed, program, read(program, program.run(upload(engine, program))))
+@pytest.mark.parametrize("smooth", [False, True], ids=["exact", "smooth"])
+def test_configurations_agree(engines: list[Any], block: int, smooth: bool) -> None:
+    """Strict with addresses, strict with descriptors and compat give the same bits."""
+    for seed, program in programs(block + 500, smooth):
+        first, *others = [read(program, program.run(upload(engine, program))) for engine in engines]
+        if not smooth:
+            check_answers(seed, program, first)
+        for number, found in enumerate(others, 1):
+            for k, one, other in zip(program.wanted, first, found):
+                assert same_bits(one, other), (
+                    f"seed {seed}: configuration {number} changes value {k}\n{program.text()}"
+                )

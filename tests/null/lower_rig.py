@@ -23,7 +23,14 @@ from oa.matrix import Matrix
 from tests.null.device_fixtures import card, snapshot
 
 #: Profile by name: both software devices in both addressings, a 1.2 device and cards of two makers' shapes.
-PROFILES = ("lavapipe-address", "lavapipe-descriptor", "lavapipe-compat", "swiftshader", "card", "card-8-buffers")
+PROFILES = (
+    "lavapipe-address",
+    "lavapipe-descriptor",
+    "lavapipe-compat",
+    "swiftshader",
+    "card",
+    "card-8-buffers",
+)
 
 
 @cache
@@ -104,7 +111,9 @@ def graph_of(function: Callable[[Recorder], Any]) -> Graph:
     return found
 
 
-def lowered(function: Callable[[Recorder], Any], name: str = "lavapipe-descriptor", **options: Any) -> Program:
+def lowered(
+    function: Callable[[Recorder], Any], name: str = "lavapipe-descriptor", **options: Any
+) -> Program:
     """The program of what a function records, for a profile."""
     return lower(graph_of(function), profile(name), **options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def layers(e: Recorder) -> Any:
 def sums(e: Recorder) -> Any:
     x = e.input(7, 5000)
     long = [m.sum(x * float(k), axis=1) for k in range(3)]
-    return [a + b for a, b in zip(long, long[1:])], m.concat([*long, m.max(x, axis=1)])
+    return [a + b for a, b in pairwise(long)], m.concat([*long, m.max(x, axis=1)])
 
 
 CASES = {"layers": layers, "sums": sums}
@@ -206,7 +207,10 @@ def test_colouring(wanted: list[Interval]) -> None:
         for b in wanted:
             together = a.ref < b.ref and a.first <= b.last and b.first <= a.last
             if together:
-                apart = offsets[a.ref] + rounded[a.ref] <= offsets[b.ref] or offsets[b.ref] + rounded[b.ref] <= offsets[a.ref]
+                apart = (
+                    offsets[a.ref] + rounded[a.ref] <= offsets[b.ref]
+                    or offsets[b.ref] + rounded[b.ref] <= offsets[a.ref]
+                )
                 assert apart
     at_once = [sum(rounded[i.ref] for i in wanted if i.first <= t <= i.last) for t in range(20)]
     assert max(at_once, default=0) <= total <= sum(rounded.values())

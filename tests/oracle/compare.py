@@ -27,7 +27,9 @@ def flushed(x: Array) -> Array:
 def ulp(x: Array) -> Array:
     """The distance of neighbouring float32 values at |x|, at least that of the smallest normal numbers."""
     with np.errstate(all="ignore"):
-        safe = np.clip(np.nan_to_num(np.abs(np.asarray(x, np.float64)), nan=0.0, posinf=LARGEST), TINY, LARGEST)
+        safe = np.clip(
+            np.nan_to_num(np.abs(np.asarray(x, np.float64)), nan=0.0, posinf=LARGEST), TINY, LARGEST
+        )
     return np.exp2(np.floor(np.log2(safe)) - 23)
 
 
@@ -37,13 +39,16 @@ def agrees(got: Array, want: Array, ulps: float = 0.0, absolute: float | Array =
         want = np.asarray(want, np.float64)
         rounded = want.astype(np.float32)
         same = (got == rounded) & (np.signbit(got) == np.signbit(rounded))
-        zero = (np.abs(rounded) < TINY) & (got == 0) & (np.signbit(got) == np.signbit(rounded))
+        # Tiny is decided before rounding: what rounds up to the smallest normal number may have been flushed already.
+        zero = (np.abs(want) < TINY) & (got == 0) & (np.signbit(got) == np.signbit(rounded))
         good = same | zero | (np.isnan(got) & np.isnan(want))
         bound = ulps * ulp(want) + np.asarray(absolute, np.float64)
         if np.any(bound > 0):
             near = np.abs(got.astype(np.float64) - want) <= bound
             # Overflow: an answer within the bound of the largest number may become inf, and the other way round.
-            over = (np.abs(want) + bound > LARGEST) & (np.abs(got) >= LARGEST) & (np.sign(got) == np.sign(want))
+            over = (
+                (np.abs(want) + bound > LARGEST) & (np.abs(got) >= LARGEST) & (np.sign(got) == np.sign(want))
+            )
             good |= ((near & np.isfinite(want)) | over) & ~np.isnan(want) & ~np.isnan(got)
     return np.asarray(good)
 

@@ -13,7 +13,9 @@ Array = np.ndarray[Any, Any]
 STEP = 1e-5
 
 
-def gradients(function: Callable[..., Array], operands: Sequence[Array], which: Sequence[int], cotangent: Array) -> list[Array]:
+def gradients(
+    function: Callable[..., Array], operands: Sequence[Array], which: Sequence[int], cotangent: Array
+) -> list[Array]:
     """d sum(cotangent * function(operands)) / d operand for the operands in `which`."""
     wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in operands]
     found = []

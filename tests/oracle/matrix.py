@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracle.pointwise import POINTWISE, Array, Answer, cast, where
+from tests.oracle.pointwise import POINTWISE, Answer, Array, cast, where
 
 Axis = Any
 

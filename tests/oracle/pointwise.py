@@ -156,7 +156,13 @@ def _relu(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    phi = np.where(np.isnan(x), x, np.vectorize(lambda v: math.erfc(-v * math.sqrt(0.5)) / 2, otypes=[float])(x)) if x.size else x
+    phi = (
+        np.where(
+            np.isnan(x), x, np.vectorize(lambda v: math.erfc(-v * math.sqrt(0.5)) / 2, otypes=[float])(x)
+        )
+        if x.size
+        else x
+    )
     return x * phi
 
 
