@@ -39,10 +39,12 @@ def kernel(
     inputs: int,
     addressing: str,
     trusted: frozenset[str],
+    preserve_nan: bool,
 ) -> bytes:
     """out[i] = body(in0[i], in1[i], ...) on words, for i below word 0."""
+    buffers = [Buffer("r")] * inputs + [Buffer("w")]
     b = Builder(
-        "elementwise", (LOCAL, 1, 1), addressing, [Buffer("r")] * inputs + [Buffer("w")], trusted=trusted
+        "elementwise", (LOCAL, 1, 1), addressing, buffers, trusted=trusted, preserve_nan=preserve_nan
     )
     index = b.builtin("global_id")
     with b.if_(b.op("ult", index, b.word(0))):
@@ -69,7 +71,8 @@ class Machine:
         """`body` over arrays of 32-bit words, as words."""
         count = arrays[0].size
         assert all(a.size == count and a.dtype.itemsize == 4 for a in arrays) and count <= 65535 * LOCAL
-        code = kernel(body, len(arrays), self.rig.addressing, trusted)
+        preserve_nan = "inf_nan_preserve32" in self.device.profile.features
+        code = kernel(body, len(arrays), self.rig.addressing, trusted, preserve_nan)
         given = [np.ascontiguousarray(a).tobytes() for a in arrays]
         groups = ((count + LOCAL - 1) // LOCAL, 1, 1)
         return np.frombuffer(self._run(code, given, 4 * count, groups, count), np.uint32)
