@@ -14,7 +14,21 @@ from oa._version import __version__
 if TYPE_CHECKING:
     from oa import core, errors, matrix, ml
     from oa._graph.state import State
-    from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
+    from oa._schema.dtype import (
+        DType,
+        bool_,
+        float16,
+        float32,
+        float64,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
     from oa.devices import devices
     from oa.engine import Engine, default_engine
     from oa.errors import OaError
@@ -38,6 +52,13 @@ _PUBLIC = {
     "int32": "_schema.dtype",
     "uint32": "_schema.dtype",
     "uint8": "_schema.dtype",
+    "uint64": "_schema.dtype",
+    "uint16": "_schema.dtype",
+    "int64": "_schema.dtype",
+    "int16": "_schema.dtype",
+    "int8": "_schema.dtype",
+    "float64": "_schema.dtype",
+    "float16": "_schema.dtype",
 }
 
 
@@ -69,10 +90,17 @@ __all__ = [
     "default_engine",
     "devices",
     "errors",
+    "float16",
     "float32",
+    "float64",
+    "int8",
+    "int16",
     "int32",
+    "int64",
     "matrix",
     "ml",
     "uint8",
+    "uint16",
     "uint32",
+    "uint64",
 ]

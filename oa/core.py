@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from oa._graph.state import State
-from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
+from oa._schema.dtype import (
+    DType,
+    bool_,
+    float32,
+    int32,
+    uint8,
+    uint32,
+)
 from oa.config import CONFIG
 from oa.engine import ON_OPEN, Engine
 from oa.matrix.value import Matrix

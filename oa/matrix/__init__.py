@@ -2,7 +2,20 @@
 
 import sys
 
-from oa._schema.dtype import bool_, float32, int32, uint8, uint32
+from oa._schema.dtype import (
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from oa.matrix import namespace, value
 from oa.matrix.chance import bernoulli, categorical, integers, permutation
 from oa.matrix.contraction import einsum, matrix_transpose, tensordot, vecdot
@@ -208,7 +221,9 @@ __all__ = [
     "eye",
     "finfo",
     "flip",
+    "float16",
     "float32",
+    "float64",
     "floor",
     "floor_divide",
     "from_dlpack",
@@ -227,7 +242,10 @@ __all__ = [
     "iinfo",
     "imag",
     "inf",
+    "int8",
+    "int16",
     "int32",
+    "int64",
     "integers",
     "isdtype",
     "isfinite",
@@ -320,7 +338,9 @@ __all__ = [
     "triu",
     "trunc",
     "uint8",
+    "uint16",
     "uint32",
+    "uint64",
     "uniform",
     "unique_all",
     "unique_counts",

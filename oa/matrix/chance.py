@@ -54,7 +54,7 @@ def integers(
     seed: int | None = None,
     device: Any = None,
 ) -> Matrix:
-    """Uniform integers in [low, high), or in [0, low) without `high`, bit-equal on every device; int32, uint32 or uint8.
+    """Uniform integers in [low, high), or in [0, low) without `high`, bit-equal on every device; of 32 bits or fewer.
 
     A value is chosen with a probability that is off by less than 2^-32 of itself. Raises ArgumentError for an empty range,
     DTypeError for one that the dtype does not hold.
@@ -68,7 +68,7 @@ def integers(
     first, last = (0, low) if high is None else (low, high)
     wanted = as_dtype(dtype)
     if not wanted.is_integer or wanted.itemsize > 4:
-        raise DTypeError(f"matrix.integers: dtype {wanted.name}; wanted int32, uint32 or uint8")
+        raise DTypeError(f"matrix.integers: dtype {wanted.name}; wanted integers of 32 bits or fewer")
     if last <= first:
         raise ArgumentError(f"matrix.integers: no integer lies in [{first}, {last})")
     for number in (first, last - 1):

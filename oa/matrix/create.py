@@ -206,7 +206,8 @@ def linspace(
 def from_numpy(engine: Any, array: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:
     """A copy of a NumPy array of any strides and byte order; `from_numpy(array)` uses the default engine.
 
-    float64 becomes float32 and int64 int32 only when `dtype` asks for it. Raises DTypeError for a dtype `oa` does not have.
+    The array's dtype is kept unless `dtype` asks for another. Raises DTypeError for a dtype `oa` does not have, Unsupported
+    for one that the device lacks.
 
     >>> oa.matrix.from_numpy(engine, np.array([[1, 2]], np.int32)).tolist()
     [[1, 2]]

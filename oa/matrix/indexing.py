@@ -8,12 +8,12 @@ from typing import Any
 
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import float32, int32
+from oa._schema.dtype import float32, int32, uint32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.create import arange
-from oa.matrix.elementwise import astype, equal, where
+from oa.matrix.elementwise import astype, clip, equal, where
 from oa.matrix.linalg import matmul
 from oa.matrix.reduce import sum
 from oa.matrix.shape import broadcast_to, expand_dims, permute_dims, reshape
@@ -163,6 +163,8 @@ def _indices(x: Matrix, indices: Any, name: str) -> Matrix:
         raise ArgumentError(f"matrix.{name}: indices are {type(indices).__name__}; wanted a Matrix")
     if not indices.dtype.is_integer:
         raise DTypeError(f"matrix.{name}: indices are {indices.dtype.name}; cast with .astype(oa.int32)")
+    if indices.dtype.bits > 32 or indices.dtype is uint32:  # what int32 cannot hold lies outside every axis
+        indices = clip(indices, None if indices.dtype.kind == "u" else -(2**31), 2**31 - 1)
     return astype(indices, int32)
 
 

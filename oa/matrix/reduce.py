@@ -8,7 +8,7 @@ from typing import Any
 
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import DType, bool_, float32, int32, uint8, uint32
+from oa._schema.dtype import DType, bool_, float16, float32, int32, uint32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import DTypeError, ShapeError
@@ -83,17 +83,19 @@ def _numeric(x: Matrix, operation: str) -> None:
 
 
 def _accumulator(x: Matrix, dtype: Any) -> Matrix:
-    """Small integers and bool are summed in 32 bits, as the array API standard has it."""
+    """Integers narrower than 32 bits and bool are summed in 32, as the array API standard has it."""
     if dtype is not None:
         return astype(x, dtype)
-    wider = {bool_: int32, uint8: uint32}.get(x.dtype)
-    return x if wider is None else astype(x, wider)
+    if x.dtype.is_float or x.dtype.itemsize >= 4:
+        return x
+    return astype(x, uint32 if x.dtype.kind == "u" else int32)
 
 
 def sum(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Matrix:
     """The sum over `axis` (None: all axes, an int, or several). An empty sum is 0.
 
-    bool is summed as int32, uint8 as uint32; `dtype` overrides.
+    bool and integers narrower than 32 bits are summed as int32, unsigned ones as uint32; `dtype` overrides. float16 is
+    accumulated in float32.
 
     >>> oa.matrix.sum(oa.matrix.ones(engine, (2, 3)), axis=0).tolist()
     [2.0, 2.0, 2.0]
@@ -124,12 +126,16 @@ def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
     """The arithmetic mean over `axis`, floating-point only; NaN over no elements."""
     if not x.dtype.is_float:
         raise DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)")
+    if x.dtype is float16:  # a sum may lie beyond its range
+        return astype(mean(astype(x, float32), axis, keepdims=keepdims), float16)
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.mean"))
     return divide(sum(x, axis, keepdims=keepdims), float(count))
 
 
 def var(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Matrix:
     """The variance over `axis` in two passes: sum((x - mean)^2) / (n - correction)."""
+    if x.dtype is float16:
+        return astype(var(astype(x, float32), axis, correction=correction, keepdims=keepdims), float16)
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.var"))
     centred = x - mean(x, axis, keepdims=True)
     return divide(sum(square(centred), axis, keepdims=keepdims), float(builtins.max(count - correction, 0.0)))

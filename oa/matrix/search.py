@@ -8,7 +8,7 @@ from typing import Any
 
 from oa._schema import expr
 from oa._schema.declare import pointwise, primitive
-from oa._schema.dtype import bool_, float32, int32, promote, uint32
+from oa._schema.dtype import bool_, float16, float32, int32, promote, uint32, uint64
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.scalar import Scalar
@@ -29,23 +29,26 @@ def _call(name: str, *args: Any) -> Any:
 
 @primitive("pointwise")
 def sort_key(x: Matrix) -> Matrix:
-    """uint32 numbers in the order of x: -0.0 and 0.0 equal, all NaN equal and last."""
+    """uint32 (of 64-bit dtypes uint64) numbers in the order of x: -0.0 and 0.0 equal, all NaN equal and last."""
     found: Spec = x  # type: ignore[assignment]
-    return Inference((spec(uint32, found.shape),), (), _key(found))  # type: ignore[return-value]
+    body = _key(found)
+    return Inference((spec(body.dtype, found.shape),), (), body)  # type: ignore[return-value]
 
 
 def _key(x: Spec) -> Scalar:
-    value = Expr("arg", (), 0)
-    if x.dtype is float32:
-        bits = expr.call("bitcast_u32", value)
-        placed = expr.where(bits < 0x80000000, expr.call("bor", bits, 0x80000000), expr.call("bnot", bits))
-        zero = expr.call("eq", expr.call("band", bits, 0x7FFFFFFF), 0)
-        body = expr.where(zero, 0x80000000, placed)
-        body = expr.where(expr.call("isnan", value), expr.cast(0xFFFFFFFF, uint32), body)
+    value = expr.cast(Expr("arg", (), 0), float32) if x.dtype is float16 else Expr("arg", (), 0)
+    wide = x.dtype.itemsize == 8
+    dtype, sign = (uint64, 1 << 63) if wide else (uint32, 1 << 31)
+    if x.dtype.is_float:
+        bits = expr.call("bitcast_u64" if wide else "bitcast_u32", value)
+        placed = expr.where(bits < sign, expr.call("bor", bits, sign), expr.call("bnot", bits))
+        zero = expr.call("eq", expr.call("band", bits, sign - 1), 0)
+        body = expr.where(zero, sign, placed)
+        body = expr.where(expr.call("isnan", value), expr.cast(2 * sign - 1, dtype), body)
     else:
-        body = expr.cast(value, uint32)
+        body = expr.cast(value, dtype)
         if x.dtype.kind == "i":
-            body = expr.call("bxor", body, 0x80000000)
+            body = expr.call("bxor", body, sign)
     return resolve(body, (x.dtype,), "matrix.sort")
 
 
@@ -63,7 +66,7 @@ def _advance(
 
 
 def lower_bound(keys: Matrix, queries: Matrix, right: bool = False) -> Matrix:
-    """For each uint32 query how many of the sorted uint32 `keys` (rank 1) are below it, or not above it."""
+    """For each query how many of the sorted `keys` (rank 1, of `sort_key`) are below it, or not above it."""
     count = keys.shape[0]
     place = zeros(keys.engine, queries.shape, dtype=int32)
     bound = _scalar(keys.engine, int32, count)

@@ -69,7 +69,7 @@ def argsort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 def order_of(keys: Matrix) -> Matrix:
-    """int32 indices that sort each row of uint32 `keys`, rank 2, stably."""
+    """int32 indices that sort each row of `keys` (of `sort_key`), rank 2, stably."""
     return inverse(ranks(keys)) if _is_short(keys.shape) else _by_network(keys)
 
 
@@ -106,7 +106,7 @@ def _exchange(
     ascending = expr.call("eq", expr.call("band", expr.index(1), k), 0)
     keep = expr.call("eq", mine_first, expr.call("eq", expr.call("eq", expr.index(2), 0), ascending))
     chosen = expr.where(keep, a, b) if part == "key" else expr.where(keep, i, j)
-    dtypes = (uint32, int32, uint32, int32, int32)
+    dtypes = (found.dtype, int32, found.dtype, int32, int32)
     body = resolve(chosen, dtypes, "matrix.sort")
     return Inference((spec(body.dtype, found.shape),), (), body)  # type: ignore[return-value]
 
@@ -116,7 +116,8 @@ def _by_network(keys: Matrix) -> Matrix:
     width = 1 << (count - 1).bit_length()
     place = broadcast_to(arange(keys.engine, width), (rows, width))
     if width != count:
-        keys = concat([keys, full(keys.engine, (rows, width - count), 0xFFFFFFFF, dtype=uint32)], axis=1)
+        last = full(keys.engine, (rows, width - count), (1 << keys.dtype.bits) - 1, dtype=keys.dtype)
+        keys = concat([keys, last], axis=1)
     run = 2
     while run <= width:
         block = run // 2

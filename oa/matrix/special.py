@@ -7,8 +7,10 @@ from typing import Any
 
 from oa._schema import expr
 from oa._schema.declare import pointwise
-from oa._schema.dtype import int32, uint32
+from oa._schema.dtype import float16, float64, int32, int64, uint32, uint64
+from oa.errors import DTypeError
 from oa.matrix.create import zeros_like
+from oa.matrix.dtypes import result_type
 from oa.matrix.elementwise import positive
 from oa.matrix.value import Matrix, Operand
 
@@ -28,27 +30,44 @@ def logaddexp(a: Operand, b: Operand) -> Matrix:
     return _call("add", _call("max", a, b), _call("log1p", _call("exp", _call("neg", _call("abs", apart)))))
 
 
-def _order(bits: Any) -> Any:
-    """A float's bits as an integer that grows with the float, 0 for both zeros."""
-    size = expr.cast(_call("band", bits, 0x7FFFFFFF), int32)
-    return expr.where(_call("ge", bits, 0x80000000), -size, size)
+def _next(a: Any, b: Any, width: int) -> Any:
+    """One step in the integers that order floats of `width` bits, 0 for both zeros."""
+    unsigned, signed, top = (uint64, int64, 1 << 63) if width == 64 else (uint32, int32, 1 << 31)
+
+    def order(bits: Any) -> Any:
+        size = expr.cast(_call("band", bits, top - 1), signed)
+        return expr.where(_call("ge", bits, top), -size, size)
+
+    bits, target = _call(f"bitcast_u{width}", a), _call(f"bitcast_u{width}", b)
+    start, stop = order(bits), order(target)
+    moved = start + expr.where(_call("lt", start, stop), expr.cast(1, signed), expr.cast(-1, signed))
+    negative = expr.where(_call("lt", moved, 0), expr.cast(top, unsigned), expr.cast(0, unsigned))
+    sign = expr.where(_call("eq", moved, 0), _call("band", bits, top), negative)
+    there = _call("bor", expr.cast(_call("abs", moved), unsigned), sign)
+    found = _call(f"bitcast_f{width}", expr.where(_call("eq", start, stop), target, there))
+    return _call("where", _call("bor", _call("isnan", a), _call("isnan", b)), math.nan, found)
 
 
 @pointwise(kinds="f")
+def _next32(a: Operand, b: Operand) -> Matrix:
+    return _next(a, b, 32)
+
+
+@pointwise(kinds="f")
+def _next64(a: Operand, b: Operand) -> Matrix:
+    return _next(a, b, 64)
+
+
 def nextafter(a: Operand, b: Operand) -> Matrix:
-    """The float next to a on the way to b; b where they are equal, NaN if either is. Gradient 0.
+    """The float next to a on the way to b; b where they are equal, NaN if either is. Gradient 0. float32 and float64.
 
     >>> oa.matrix.nextafter(oa.matrix.ones(engine, ()), 2.0).item() - 1.0 == 2.0**-23
     True
     """
-    bits, target = _call("bitcast_u32", a), _call("bitcast_u32", b)
-    start, stop = _order(bits), _order(target)
-    moved = start + expr.where(_call("lt", start, stop), expr.cast(1, int32), expr.cast(-1, int32))
-    negative = expr.where(_call("lt", moved, 0), expr.cast(0x80000000, uint32), expr.cast(0, uint32))
-    sign = expr.where(_call("eq", moved, 0), _call("band", bits, 0x80000000), negative)
-    there = _call("bor", expr.cast(_call("abs", moved), uint32), sign)
-    found = _call("bitcast_f32", expr.where(_call("eq", start, stop), target, there))
-    return _call("where", _call("bor", _call("isnan", a), _call("isnan", b)), math.nan, found)
+    found = result_type(*(v for v in (a, b) if isinstance(v, Matrix)))
+    if found is float16:
+        raise DTypeError("matrix.nextafter: float16 is not accepted; cast with .astype(oa.float32)")
+    return (_next64 if found is float64 else _next32)(a, b)
 
 
 def real(x: Matrix) -> Matrix:
