@@ -60,12 +60,26 @@ class Clock:
         value = self.submitted + 1
         try:
             self.device.submit(commands, signal=(self._timeline, value))
+            self.submitted = value
         except DeviceLost as cause:
             self._recent.append((value, what))
             raise self.lost(cause) from cause
-        self.submitted = value
+        except OaError:
+            raise
+        except BaseException:  # an interrupt, perhaps between the driver's return and the line after it
+            self._find_out(value)
+            raise
         self._recent.append((value, what))
         return value
+
+    def _find_out(self, value: int) -> None:
+        """Let the driver say whether `value` was submitted: waiting for everything is the only way to ask."""
+        try:
+            self.device.wait_idle()
+            if self._timeline.value() >= value:
+                self.submitted = value
+        except DeviceLost as cause:
+            raise self.lost(cause) from cause
 
     def room(self) -> None:
         """Wait until fewer than `DEPTH` submissions are in flight."""

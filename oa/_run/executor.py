@@ -144,6 +144,10 @@ class Executor:
             timing.expect(plan, recording, self._clock)
         return value
 
+    def was_submitted(self, outputs: Sequence[Storage], last_use: int) -> bool:
+        """Whether a run that ended in an exception was submitted; `last_use` is that of the first output before it."""
+        return bool(outputs) and last_use < outputs[0].last_use <= self._clock.submitted
+
     def _set_scalars(self, prepared: Prepared, recording: Recording, scalars: tuple[int, ...]) -> None:
         if len(scalars) != prepared.scalars:
             raise InternalError(f"plan: got {len(scalars)} scalars, wanted {prepared.scalars}")

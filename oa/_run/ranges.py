@@ -2,6 +2,9 @@
 
 Every free range carries the timeline value of its last use: the device may reuse it at once (one queue, in order), the host
 may not write it before that value has passed.
+
+An interrupt between any two statements may lose a range, but never breaks anything: `_starts` alone says what is free, it
+changes in one statement, and the other tables are hints that are looked up in it.
 """
 
 from __future__ import annotations
@@ -19,16 +22,26 @@ class Ranges:
     """The free ranges of any number of blocks, never adjacent, never overlapping."""
 
     def __init__(self) -> None:
-        self._order: list[tuple[int, int, int]] = []  # (size, block, offset), sorted: best fit is a bisection
         self._starts: dict[int, dict[int, tuple[int, int]]] = {}  # block -> start -> (size, last use)
+        self._order: list[tuple[int, int, int]] = []  # (size, block, offset), sorted: best fit is a bisection
         self._ends: dict[int, dict[int, int]] = {}  # block -> end -> start
         self._sizes: dict[int, int] = {}
-        self.free = 0  #: bytes in all free ranges
+
+    @property
+    def free(self) -> int:
+        """Bytes in all free ranges."""
+        return sum(size for starts in self._starts.values() for size, _ in starts.values())
 
     @property
     def largest(self) -> int:
-        """Size of the largest free range, 0 when there is none."""
-        return self._order[-1][0] if self._order else 0
+        """Size of the largest free range, 0 when there is none. Any thread may ask."""
+        return next(
+            (size for size, block, start in reversed(self._order) if self._is_free(block, start, size)), 0
+        )
+
+    def _is_free(self, block: int, start: int, size: int) -> bool:
+        found = self._starts.get(block, {}).get(start)
+        return found is not None and found[0] == size
 
     def add(self, block: int, size: int) -> None:
         """Take in a new block, free from end to end."""
@@ -39,8 +52,9 @@ class Ranges:
 
     def remove(self, block: int) -> None:
         """Forget a block that is free from end to end."""
-        self._erase(block, 0)
-        del self._starts[block], self._ends[block], self._sizes[block]
+        size = self._sizes.pop(block)
+        self._erase(block, 0, size)
+        del self._starts[block], self._ends[block]
 
     def whole(self) -> Iterator[tuple[int, int]]:
         """(block, last use) of each block that is free from end to end."""
@@ -54,46 +68,51 @@ class Ranges:
 
         With `idle_at`, only ranges last used at or before that value.
         """
-        first = bisect_left(self._order, (size, -1, -1))
-        for index in range(first, min(len(self._order), first + (1 if idle_at is None else _IDLE_SCAN))):
+        index = bisect_left(self._order, (size, -1, -1))
+        stop = index + (1 if idle_at is None else _IDLE_SCAN)
+        while index < min(len(self._order), stop):
             length, block, offset = self._order[index]
+            if not self._is_free(block, offset, length):
+                del self._order[index]  # what an interrupt left behind
+                continue
             last = self._starts[block][offset][1]
             if idle_at is None or last <= idle_at:
-                self._erase(block, offset)
+                self._erase(block, offset, length)
                 if length > size:
                     self._insert(block, offset + size, length - size, last)
                 return block, offset, last
+            index += 1
         return None
 
     def take_block(self, block: int) -> tuple[int, int, int]:
         """(block, 0, last use) of a block that is free from end to end, taken as a whole."""
-        last = self._starts[block][0][1]
-        self._erase(block, 0)
+        size, last = self._starts[block][0]
+        self._erase(block, 0, size)
         return block, 0, last
 
     def give(self, block: int, offset: int, size: int, last: int) -> None:
         """Return a range; it merges with its free neighbours, keeping the later of their last uses."""
-        starts, ends = self._starts[block], self._ends[block]
+        starts = self._starts[block]
         after = starts.get(offset + size)
         if after is not None:
-            self._erase(block, offset + size)
+            self._erase(block, offset + size, after[0])
             size += after[0]
             last = max(last, after[1])
-        before = ends.get(offset)
-        if before is not None:
-            length, used = starts[before]
-            self._erase(block, before)
-            offset, size, last = before, size + length, max(last, used)
+        start = self._ends[block].get(offset)
+        before = None if start is None else starts.get(start)
+        if start is not None and before is not None and start + before[0] == offset:
+            self._erase(block, start, before[0])
+            offset, size, last = start, before[0] + size, max(last, before[1])
         self._insert(block, offset, size, last)
 
     def _insert(self, block: int, offset: int, size: int, last: int) -> None:
         insort(self._order, (size, block, offset))
-        self._starts[block][offset] = (size, last)
         self._ends[block][offset + size] = offset
-        self.free += size
+        self._starts[block][offset] = (size, last)
 
-    def _erase(self, block: int, offset: int) -> None:
-        size, _ = self._starts[block].pop(offset)
-        del self._ends[block][offset + size]
-        del self._order[bisect_left(self._order, (size, block, offset))]
-        self.free -= size
+    def _erase(self, block: int, offset: int, size: int) -> None:
+        del self._starts[block][offset]
+        self._ends[block].pop(offset + size, None)
+        index = bisect_left(self._order, (size, block, offset))
+        if self._order[index : index + 1] == [(size, block, offset)]:
+            del self._order[index]

@@ -110,11 +110,13 @@ class Transfer:
                 break
             place = ring.reserve(len(piece))
             ring.map[place : place + len(piece)] = piece
-            value = self._copy(
-                ring.buffer, place, storage.block.buffer, storage.offset + offset + start, len(piece)
-            )
-            ring.commit(place, len(piece), value)
-            storage.last_use = value
+            try:
+                self._copy(
+                    ring.buffer, place, storage.block.buffer, storage.offset + offset + start, len(piece)
+                )
+            finally:  # an interrupt may come after the submission
+                storage.last_use = self._clock.submitted
+                ring.commit(place, len(piece), storage.last_use)
 
     def download(self, storage: Storage, offset: int = 0, nbytes: int | None = None) -> NDArray[np.uint8]:
         """`nbytes` bytes from `offset` (by default to the end), after everything submitted so far. Waits."""
@@ -143,11 +145,18 @@ class Transfer:
             if len(ready) == 3:
                 self._receive(ring, out, *ready.popleft())
             place = ring.reserve(size)
-            value = self._copy(
-                storage.block.buffer, storage.offset + offset + start, ring.buffer, place, size, after=True
-            )
-            ring.commit(place, size, value)
-            storage.last_use = value
+            try:
+                self._copy(
+                    storage.block.buffer,
+                    storage.offset + offset + start,
+                    ring.buffer,
+                    place,
+                    size,
+                    after=True,
+                )
+            finally:
+                value = storage.last_use = self._clock.submitted
+                ring.commit(place, size, value)
             ready.append((start, place, size, value))
         while ready:
             self._receive(ring, out, *ready.popleft())
@@ -170,15 +179,16 @@ class Transfer:
         _within(target, target_offset, nbytes)
         if not nbytes:
             return self._clock.submitted
-        value = self._copy(
-            source.block.buffer,
-            source.offset + source_offset,
-            target.block.buffer,
-            target.offset + target_offset,
-            nbytes,
-        )
-        source.last_use = target.last_use = value
-        return value
+        try:
+            return self._copy(
+                source.block.buffer,
+                source.offset + source_offset,
+                target.block.buffer,
+                target.offset + target_offset,
+                nbytes,
+            )
+        finally:
+            source.last_use = target.last_use = self._clock.submitted
 
     def fill(self, target: Storage, offset: int, nbytes: int, word: int = 0) -> int:
         """Fill with a repeated 32-bit word (`offset` and `nbytes` multiples of 4); return the timeline value."""
@@ -189,9 +199,10 @@ class Transfer:
         if not nbytes:
             return self._clock.submitted
         buffer, start = target.block.buffer, target.offset + offset
-        value = self._submit(lambda commands: commands.fill(buffer, start, nbytes, word), "fill")
-        target.last_use = value
-        return value
+        try:
+            return self._submit(lambda commands: commands.fill(buffer, start, nbytes, word), "fill")
+        finally:
+            target.last_use = self._clock.submitted
 
     def _copy(
         self, src: Buffer, src_off: int, dst: Buffer, dst_off: int, size: int, *, after: bool = False
@@ -207,7 +218,6 @@ class Transfer:
             commands = self._commands.popleft()[1]
         else:
             commands = self._device.commands()
-        value = 0
         try:
             commands.begin(one_time=True)
             commands.barrier("all")
@@ -215,10 +225,9 @@ class Transfer:
             if after:
                 commands.barrier("host")
             commands.end()
-            value = self._clock.submit((commands,), what)
+            return self._clock.submit((commands,), what)
         finally:
-            self._commands.append((value, commands))
-        return value
+            self._commands.append((self._clock.submitted, commands))
 
     def _ring(self, memory: str) -> _Ring:
         ring = self._rings.get(memory)

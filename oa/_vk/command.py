@@ -69,8 +69,8 @@ class VulkanCommands(Handle):
         info = new("VkCommandBufferAllocateInfo", commandPool=queue.pool, level=level, commandBufferCount=1)
         handle = ffi.new("VkCommandBuffer *")
         device.check(vk.AllocateCommandBuffers(device.handle, info, handle), "allocating a command buffer")
+        self._pool = queue.pool  # first: from the next line on the device may destroy the object
         super().__init__(device, handle[0])
-        self._pool = queue.pool
         self._bind, self._push, self._dispatch = vk.CmdBindPipeline, vk.CmdPushConstants, vk.CmdDispatch
         self._bind_sets, self._barrier2 = vk.CmdBindDescriptorSets, vk.CmdPipelineBarrier2
         self._copy, self._fill = vk.CmdCopyBuffer, vk.CmdFillBuffer
