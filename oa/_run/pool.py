@@ -88,7 +88,10 @@ class Storage:
         self.place = block.serial << _OFFSET_BITS | offset
 
     def __del__(self) -> None:
-        self.block.drop((self.size, self.place, self.last_use, self.block))
+        try:
+            self.block.drop((self.size, self.place, self.last_use, self.block))
+        except AttributeError:
+            return  # an interrupt came while it was made
 
     @property
     def map(self) -> memoryview | None:
