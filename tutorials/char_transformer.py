@@ -371,7 +371,9 @@ def report(trainer: Trainer, options: argparse.Namespace, rate: float, begin: fl
     seconds = time.perf_counter() - begin
     gemm = gemm_rate(trainer.engine)
     print(f"matmul at 512 in the same minute: {gemm:,.1f} GFLOP/s")
-    if trainer.engine.device.profile.software:  # what the machine gave in this minute, for comparing runs on a busy one
+    if (
+        trainer.engine.device.profile.software
+    ):  # what the machine gave in this minute, for comparing runs on a busy one
         print(f"scaled to 13 GFLOP/s, this run would take {seconds * gemm / 13:.0f} s")
     print(
         f"val_loss={validation:.4f} bits_per_char={bits:.4f} tokens_per_s={rate:.0f} seconds={seconds:.1f}"

@@ -174,9 +174,7 @@ def _dispatch(
         whole = in_place[ref].parent if ref in in_place else ref if draft.part else None
         part = whole + 1 if whole is not None and access & Access.WRITE else 0
         operands.append(operand(places[ref], access, part))
-    words = tuple(
-        ScalarWord(slots[w.slot] + w.half) if isinstance(w, ScalarWord) else w for w in draft.words
-    )
+    words = tuple(ScalarWord(slots[w.slot] + w.half) if isinstance(w, ScalarWord) else w for w in draft.words)
     return Dispatch(draft.kernel, draft.groups, tuple(operands), words, draft.sources, draft.label)
 
 

@@ -123,7 +123,9 @@ _RULES: dict[str, Rule] = {
     ),
 }
 #: Flat almost everywhere, or not numeric at all: nothing flows back.
-_FLAT = frozenset("floor ceil trunc round sign floordiv bitcast_u32 bitcast_f32 bitcast_u64 bitcast_f64 philox umulhi".split())
+_FLAT = frozenset(
+    "floor ceil trunc round sign floordiv bitcast_u32 bitcast_f32 bitcast_u64 bitcast_f64 philox umulhi".split()
+)
 
 
 def vjp(body: Scalar, cotangent: Scalar, wanted: set[int]) -> dict[int, Scalar]:

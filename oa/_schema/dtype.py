@@ -46,7 +46,11 @@ UNSIGNED = (uint8, uint16, uint32, uint64)
 FLOATING = (float16, float32, float64)
 ALL: tuple[DType, ...] = (bool_, *SIGNED, *UNSIGNED, *FLOATING)
 #: The device capabilities that a dtype needs, by name; what is not here every device has.
-CAPABILITIES: dict[DType, tuple[str, ...]] = {int64: ("int64",), uint64: ("int64",), float64: ("float64", "int64")}
+CAPABILITIES: dict[DType, tuple[str, ...]] = {
+    int64: ("int64",),
+    uint64: ("int64",),
+    float64: ("float64", "int64"),
+}
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL}
 
@@ -56,7 +60,6 @@ _RANGE = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in A
 #: What a Python scalar becomes where no value decides: default integer int32, default float float32.
 DEFAULT_OF_KIND = {"b": bool_, "i": int32, "f": float32}
 _WEAK_RANK = {"b": 0, "i": 1, "f": 2}
-
 
 
 def _table() -> dict[tuple[DType, DType], DType]:

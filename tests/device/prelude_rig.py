@@ -43,9 +43,7 @@ def kernel(
 ) -> bytes:
     """out[i] = body(in0[i], in1[i], ...) on words, for i below word 0."""
     buffers = [Buffer("r")] * inputs + [Buffer("w")]
-    b = Builder(
-        "elementwise", (LOCAL, 1, 1), addressing, buffers, trusted=trusted, preserve_nan=preserve_nan
-    )
+    b = Builder("elementwise", (LOCAL, 1, 1), addressing, buffers, trusted=trusted, preserve_nan=preserve_nan)
     index = b.builtin("global_id")
     with b.if_(b.op("ult", index, b.word(0))):
         b.store(inputs, index, body(b, [b.load(k, index) for k in range(inputs)]))

@@ -55,7 +55,9 @@ KEYS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def made(engine: Any, dtype: str = "float32", shape: tuple[int, ...] = (3, 4, 5), seed: int = 0) -> tuple[Any, Array]:
+def made(
+    engine: Any, dtype: str = "float32", shape: tuple[int, ...] = (3, 4, 5), seed: int = 0
+) -> tuple[Any, Array]:
     array = values(dtype, shape, np.random.default_rng([seed, *shape]))
     return m.from_numpy(engine, array), array
 

@@ -34,10 +34,15 @@ def test_cumulative(engine: Any, dtype: str) -> None:
             double = n.astype(np.float64)
             count = max(2, n.shape[axis])
             bound = 2 * np.log2(count) * 2.0**-24 * np.cumsum(np.abs(double), axis) + 2.0**-24
-            assert np.all(np.abs(total.to_numpy() - np.cumsum(double, axis)) <= bound + 1e-7 * np.abs(np.cumsum(double, axis)))
+            assert np.all(
+                np.abs(total.to_numpy() - np.cumsum(double, axis))
+                <= bound + 1e-7 * np.abs(np.cumsum(double, axis))
+            )
             with np.errstate(all="ignore"):
                 want = np.cumprod(double, axis)
-                near = np.isclose(product.to_numpy(), want, rtol=count * 2.0**-23, atol=1e-37) | (np.abs(want) > 3e38)
+                near = np.isclose(product.to_numpy(), want, rtol=count * 2.0**-23, atol=1e-37) | (
+                    np.abs(want) > 3e38
+                )
             assert np.all(near)
         else:
             assert total.to_numpy().dtype == n.dtype
@@ -80,13 +85,23 @@ def test_diff(any_engine: Any, dtype: str) -> None:
     x, n = made(any_engine, dtype, (3, 6))
     assert np.array_equal(m.diff(x).to_numpy(), np.diff(n))
     assert np.array_equal(m.diff(x, axis=0, n=2).to_numpy(), np.diff(n, 2, 0))
-    assert np.array_equal(m.diff(x, prepend=x[:, :1], append=x[:, :2]).to_numpy(), np.diff(n, prepend=n[:, :1], append=n[:, :2]))
+    assert np.array_equal(
+        m.diff(x, prepend=x[:, :1], append=x[:, :2]).to_numpy(), np.diff(n, prepend=n[:, :1], append=n[:, :2])
+    )
     assert m.diff(x, n=9).shape == (3, 0)
 
 
 @pytest.mark.parametrize("dtype", ("float32", "int32", "bool"))
 def test_sort(engine: Any, dtype: str) -> None:
-    for shape, axis in (((9,), 0), ((3, 40), 1), ((17, 2), 0), ((2, 5, 3), 1), ((0, 3), 0), ((3, 0), 1), ((4, 1), 1)):
+    for shape, axis in (
+        ((9,), 0),
+        ((3, 40), 1),
+        ((17, 2), 0),
+        ((2, 5, 3), 1),
+        ((0, 3), 0),
+        ((3, 0), 1),
+        ((4, 1), 1),
+    ):
         x, n = made(engine, dtype, shape)
         assert np.array_equal(m.sort(x, axis=axis).to_numpy(), np.sort(n, axis))
         assert np.array_equal(m.argsort(x, axis=axis).to_numpy(), np.argsort(n, axis, kind="stable"))
@@ -146,9 +161,13 @@ def test_searchsorted(any_engine: Any, dtype: str) -> None:
         order = np.argsort(n, kind="stable").astype(np.int32)
         for side in ("left", "right"):
             want = np.searchsorted(n[order], q, side)  # type: ignore[call-overload]
-            assert np.array_equal(m.searchsorted(m.from_numpy(any_engine, n[order]), query, side=side).to_numpy(), want)
+            assert np.array_equal(
+                m.searchsorted(m.from_numpy(any_engine, n[order]), query, side=side).to_numpy(), want
+            )
             sorter = m.from_numpy(any_engine, order)
-            assert np.array_equal(m.searchsorted(m.from_numpy(any_engine, n), query, side=side, sorter=sorter).to_numpy(), want)
+            assert np.array_equal(
+                m.searchsorted(m.from_numpy(any_engine, n), query, side=side, sorter=sorter).to_numpy(), want
+            )
     assert m.searchsorted(m.from_list(any_engine, [1.0, 3.0]), 2).item() == 1
 
 
@@ -164,7 +183,9 @@ def test_nonzero(any_engine: Any, dtype: str) -> None:
             assert np.array_equal(got.to_numpy(), want)
         assert np.array_equal(m.argwhere(x).to_numpy(), np.argwhere(n))
         assert m.count_nonzero(x).item() == np.count_nonzero(n)
-        assert np.array_equal(m.count_nonzero(x, axis=0, keepdims=True).to_numpy(), np.count_nonzero(n, 0, keepdims=True))
+        assert np.array_equal(
+            m.count_nonzero(x, axis=0, keepdims=True).to_numpy(), np.count_nonzero(n, 0, keepdims=True)
+        )
     with pytest.raises(oa.errors.ShapeError, match="rank 0"):
         m.nonzero(m.zeros(any_engine, ()))
 

@@ -14,7 +14,13 @@ from tests.oracle.matrix import philox
 
 
 def test_integers(engine: Any) -> None:
-    ranges = ((0, 10, "int32"), (-7, 8, "int32"), (0, 2**32, "uint32"), (3, 200, "uint8"), (-(2**31), 2**31, "int32"))
+    ranges = (
+        (0, 10, "int32"),
+        (-7, 8, "int32"),
+        (0, 2**32, "uint32"),
+        (3, 200, "uint8"),
+        (-(2**31), 2**31, "int32"),
+    )
     for low, high, dtype in ranges:
         got = m.integers(engine, (5, 7), low, high, dtype=dtype, seed=11).to_numpy()
         words = philox(11, 0, 70).astype(object)
@@ -128,7 +134,9 @@ def test_repeat(engine: Any) -> None:
     assert np.array_equal(m.repeat(x, 2, axis=1).to_numpy(), np.repeat(n, 2, 1))
     assert np.array_equal(m.repeat(x, 0, axis=0).to_numpy(), np.repeat(n, 0, 0))
     for counts in ([1, 0, 2], [2, 0, 0]):
-        assert np.array_equal(m.repeat(x, m.from_list(engine, counts), axis=0).to_numpy(), np.repeat(n, counts, 0))
+        assert np.array_equal(
+            m.repeat(x, m.from_list(engine, counts), axis=0).to_numpy(), np.repeat(n, counts, 0)
+        )
     assert np.array_equal(m.repeat(x, [0, 2, 1, 1], axis=1).to_numpy(), np.repeat(n, [0, 2, 1, 1], 1))
     with pytest.raises(oa.errors.ArgumentError, match="repeats is -1"):
         m.repeat(x, -1)
@@ -140,7 +148,9 @@ def test_take_along_axis_and_segments(engine: Any) -> None:
     n = values("float32", (3, 4), np.random.default_rng(4))
     x = m.from_numpy(engine, n)
     order = np.argsort(n, 1)
-    assert np.array_equal(m.take_along_axis(x, m.argsort(x), axis=1).to_numpy(), np.take_along_axis(n, order, 1))
+    assert np.array_equal(
+        m.take_along_axis(x, m.argsort(x), axis=1).to_numpy(), np.take_along_axis(n, order, 1)
+    )
     one = np.array([[2, -1, 0]], np.int32)
     got = m.take_along_axis(x, m.from_numpy(engine, one)).to_numpy()
     assert np.array_equal(got, np.take_along_axis(n, np.repeat(one, 3, 0), 1))

@@ -67,7 +67,10 @@ def test_creation(engine: Any) -> None:
     check(m.arange(engine, 2, 11, 3), np.arange(2, 11, 3, np.int32))
     check(m.arange(5, stop=-4, step=-2, device=engine), np.arange(5, -4, -2, np.int32))
     check(m.arange(0.5, 3.0, 0.5, device=engine), np.arange(0.5, 3.0, 0.5, np.float32))
-    check(m.linspace(engine, -1.0, 2.0, 7, endpoint=False), np.linspace(-1, 2, 7, endpoint=False, dtype=np.float32))
+    check(
+        m.linspace(engine, -1.0, 2.0, 7, endpoint=False),
+        np.linspace(-1, 2, 7, endpoint=False, dtype=np.float32),
+    )
     check(m.eye(engine, 3, 4, k=-1), np.eye(3, 4, -1, np.float32))
     check(m.full(shape=2, fill_value=7, device=engine), np.full(2, 7, np.int32))
     assert m.empty((2, 3), dtype="uint8", device=engine).shape == (2, 3)

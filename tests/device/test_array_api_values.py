@@ -57,7 +57,9 @@ def test_functions_of_every_number(engine: Any, dtype: str) -> None:
         want = getattr(np, name)(n) if n.dtype.kind == "f" else n
         got = getattr(m, name)(x).to_numpy()
         assert got.dtype == n.dtype
-        assert np.array_equal(got, want, equal_nan=n.dtype.kind == "f") or np.all((got == want) | (np.abs(n) < 2.0**-126))
+        assert np.array_equal(got, want, equal_nan=n.dtype.kind == "f") or np.all(
+            (got == want) | (np.abs(n) < 2.0**-126)
+        )
     for name in ("isnan", "isinf", "isfinite"):
         assert np.array_equal(getattr(m, name)(x).to_numpy(), getattr(np, name)(n))
     assert np.array_equal(m.signbit(x).to_numpy(), np.signbit(n) if n.dtype.kind == "f" else n < 0)
@@ -75,7 +77,9 @@ def test_clip_with_open_sides(engine: Any) -> None:
         assert np.array_equal(m.clip(x, low, max=high).to_numpy(), want, equal_nan=True)
     row = m.from_numpy(engine, n[0])
     assert np.array_equal(m.clip(x, max=row).to_numpy(), np.minimum(n, n[0]), equal_nan=True)
-    assert np.array_equal(m.clip(x.astype("int32"), -2, 9).to_numpy(), np.clip(x.astype("int32").to_numpy(), -2, 9))
+    assert np.array_equal(
+        m.clip(x.astype("int32"), -2, 9).to_numpy(), np.clip(x.astype("int32").to_numpy(), -2, 9)
+    )
     flags = n > 0
     a, b = m.from_numpy(engine, flags), m.from_numpy(engine, flags[0])
     assert np.array_equal(m.logical_xor(a, b).to_numpy(), np.logical_xor(flags, flags[0]))
@@ -153,7 +157,11 @@ def test_another_device(any_engine: Any, device_name: str) -> None:
 
 
 def test_dlpack(any_engine: Any) -> None:
-    for array in (np.arange(6, dtype=np.float32).reshape(2, 3), np.array([True, False]), np.array(3, np.int32)):
+    for array in (
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.array([True, False]),
+        np.array(3, np.int32),
+    ):
         x = m.from_numpy(any_engine, array)
         assert x.__dlpack_device__() == (1, 0)
         assert np.array_equal(np.from_dlpack(x), array)
@@ -184,7 +192,10 @@ def test_copies_and_pickles(any_engine: Any) -> None:
 def test_floor_division_of_infinities(any_engine: Any) -> None:
     """As the standard has it, not as NumPy."""
     inf = math.inf
-    a, b = (m.from_list(any_engine, v) for v in ([inf, inf, -inf, 1.0, -1.0, 1.0, inf], [2.0, -2.0, 2.0, -inf, inf, inf, inf]))
+    a, b = (
+        m.from_list(any_engine, v)
+        for v in ([inf, inf, -inf, 1.0, -1.0, 1.0, inf], [2.0, -2.0, 2.0, -inf, inf, inf, inf])
+    )
     got = m.floor_divide(a, b).to_numpy()
     want = np.array([inf, -inf, -inf, -0.0, -0.0, 0.0, np.nan], np.float32)
     assert np.array_equal(got, want, equal_nan=True)

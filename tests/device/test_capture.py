@@ -56,7 +56,7 @@ def test_inputs_are_what_the_function_touched_and_a_bound_value_takes_a_place(en
 
 def test_a_bound_value_lives_exactly_as_long_as_it_is_bound(engine: Any) -> None:
     x = vector(engine, 1, 2)
-    plan = engine.capture(lambda: x + 1.0)
+    plan = engine.capture(lambda: x + 1.0)  # noqa: F821 (deleted below)
     captured = weakref.ref(x._value.storage)
     y = vector(engine, 5, 6)
     bound = weakref.ref(y._value.storage)

@@ -129,7 +129,11 @@ def test_wide_numbers(addressing: str, tmp_path: Path) -> None:
     used = [rest[0] for code, rest in listing(words) if code == sp.OP_CAPABILITY]
     assert {sp.CAPABILITY_INT64, sp.CAPABILITY_FLOAT64} <= set(used)
     assert "0.3333333333333333" in b.text() and "18446744073709551615u" in b.text()
-    for wrong in (lambda: b.bitcast(Ty.F32, found), lambda: b.op("iadd", found, i), lambda: b.store64(1, i, i)):
+    for wrong in (
+        lambda: b.bitcast(Ty.F32, found),
+        lambda: b.op("iadd", found, i),
+        lambda: b.store64(1, i, i),
+    ):
         with pytest.raises(InternalError):
             wrong()
 

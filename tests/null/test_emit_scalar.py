@@ -43,7 +43,18 @@ BINARY = frozenset(
 BINARY |= schema.COMPARISONS
 NAMES = sorted(
     {*prelude.UNARY, *prelude.BINARY, *scalar_float.OPERATIONS, *scalar_int._SHARED, *scalar_int._BOOL}
-    | {"shl", "shr", "umulhi", "bitcast_u32", "bitcast_f32", "bitcast_u64", "bitcast_f64", "where", "cast", "philox"}
+    | {
+        "shl",
+        "shr",
+        "umulhi",
+        "bitcast_u32",
+        "bitcast_f32",
+        "bitcast_u64",
+        "bitcast_f64",
+        "where",
+        "cast",
+        "philox",
+    }
     | schema.COMPARISONS
 )
 
@@ -165,7 +176,9 @@ def grids(dtype: DType) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     else:
         line = EDGES.astype(dtype.numpy)
         if dtype.itemsize == 8:
-            line = np.concatenate([line, np.array([2**63 - 1, -(2**63), 2**62, 2**33 + 1, -(2**53) - 1]).astype(dtype.numpy)])
+            line = np.concatenate(
+                [line, np.array([2**63 - 1, -(2**63), 2**62, 2**33 + 1, -(2**53) - 1]).astype(dtype.numpy)]
+            )
         elif dtype.is_float:
             line = line[np.isfinite(line)]
     a, b = np.meshgrid(line, line, indexing="ij")
@@ -286,7 +299,19 @@ FLOATS = np.array(
 @pytest.mark.parametrize("source", FLOATING, ids=lambda d: d.name)
 @pytest.mark.parametrize("target", [*SIGNED, *UNSIGNED, bool_], ids=lambda d: d.name)
 def test_float_to_integer_saturates(source: DType, target: DType) -> None:
-    more = [2.0**63, -(2.0**63), 2.0**64, 9.3e18, -128.5, -129.0, 127.5, 32767.5, -32768.5, 65535.5, 4503599627370497.5]
+    more = [
+        2.0**63,
+        -(2.0**63),
+        2.0**64,
+        9.3e18,
+        -128.5,
+        -129.0,
+        127.5,
+        32767.5,
+        -32768.5,
+        65535.5,
+        4503599627370497.5,
+    ]
     with np.errstate(over="ignore"):
         given = np.concatenate([FLOATS.astype(np.float64), more]).astype(source.numpy)
     got = apply("cast", target, given)
@@ -294,7 +319,10 @@ def test_float_to_integer_saturates(source: DType, target: DType) -> None:
         assert np.array_equal(got, given != 0)
         return
     info = np.iinfo(target.numpy)
-    want = [0 if x != x else info.max if x > info.max else info.min if x < info.min else int(x) for x in given.tolist()]
+    want = [
+        0 if x != x else info.max if x > info.max else info.min if x < info.min else int(x)
+        for x in given.tolist()
+    ]
     assert np.array_equal(got, np.array(want, target.numpy))
 
 

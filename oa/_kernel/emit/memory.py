@@ -193,7 +193,13 @@ class Memory(Frame):
         if found is None:
             pointer, operands = self._element(buffer, index, 2, "r")
             made = self._id()
-            self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, self._scalar(Ty.U64), made, pointer, *operands)
+            self._code += (
+                len(operands) + 4 << 16 | sp.OP_LOAD,
+                self._scalar(Ty.U64),
+                made,
+                pointer,
+                *operands,
+            )
             found = Value(made, Ty.U64)
             if self.buffers[buffer].access == "r":
                 self._remember(key, found)

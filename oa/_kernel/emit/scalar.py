@@ -45,8 +45,6 @@ def _compare(op: str, a: Reg, c: Reg) -> Reg:
     return a > c if op == "gt" else a >= c
 
 
-
-
 def emit_op(b: Builder, op: str, out: DType, ins: tuple[DType, ...], args: Sequence[Value]) -> Value:
     """Emit `op` on registers `args` of dtypes `ins`; the result is a register of dtype `out`.
 
