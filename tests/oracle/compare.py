@@ -1,7 +1,7 @@
-"""Comparing device results with float64 answers: units in the last place, signed zeros, NaN, and what flushing allows.
+"""Comparing device results with wider answers: units in the last place, signed zeros, NaN, and what flushing allows.
 
 A device may treat float32 denormals as zeros of the same sign, as operands and as results; nothing else may differ from the
-answer by more than the stated bound.
+answer by more than the stated bound. Answers are float64, for float64 results the machine's long double.
 """
 
 from __future__ import annotations
@@ -14,40 +14,46 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 TINY = 2.0**-126
-LARGEST = float(np.finfo(np.float32).max)
+#: The exponent of the smallest normal number, by dtype.
+_LOWEST = {"float16": -14, "float32": -126, "float64": -1022}
+_FRACTION = {"float16": 10, "float32": 23, "float64": 52}
 
 
 def flushed(x: Array) -> Array:
     """x with float32 denormals as zeros of the same sign; other dtypes unchanged."""
-    if x.dtype.kind != "f":
+    if x.dtype != np.float32:
         return x
     return np.where(np.abs(x) < TINY, np.copysign(x.dtype.type(0), x), x).astype(x.dtype)
 
 
-def ulp(x: Array) -> Array:
-    """The distance of neighbouring float32 values at |x|, at least that of the smallest normal numbers."""
+def ulp(x: Array, dtype: str = "float32") -> Array:
+    """The distance of neighbouring values of `dtype` at |x|, at least that of the smallest normal numbers."""
+    info = np.finfo(dtype)
     with np.errstate(all="ignore"):
-        safe = np.clip(
-            np.nan_to_num(np.abs(np.asarray(x, np.float64)), nan=0.0, posinf=LARGEST), TINY, LARGEST
-        )
-    return np.exp2(np.floor(np.log2(safe)) - 23)
+        size = np.nan_to_num(np.abs(np.asarray(x)), nan=0.0, posinf=float(info.max))
+        wide = size.astype(np.longdouble if dtype == "float64" else np.float64)
+        _, exponent = np.frexp(np.minimum(wide, info.max))
+    return np.ldexp(1.0, np.maximum(exponent - 1, _LOWEST[dtype]) - _FRACTION[dtype])
 
 
 def agrees(got: Array, want: Array, ulps: float = 0.0, absolute: float | Array = 0.0) -> Array:
-    """Per element: is float32 `got` within the bound of float64 `want`? Without a bound the bits must be the rounded ones."""
+    """Per element: is `got` within the bound of the wider `want`? Without a bound the bits must be the rounded ones."""
+    dtype = got.dtype.name
+    largest = float(np.finfo(dtype).max)
     with np.errstate(all="ignore"):
-        want = np.asarray(want, np.float64)
-        rounded = want.astype(np.float32)
-        same = (got == rounded) & (np.signbit(got) == np.signbit(rounded))
-        # Tiny is decided before rounding: what rounds up to the smallest normal number may have been flushed already.
-        zero = (np.abs(want) < TINY) & (got == 0) & (np.signbit(got) == np.signbit(rounded))
-        good = same | zero | (np.isnan(got) & np.isnan(want))
-        bound = ulps * ulp(want) + np.asarray(absolute, np.float64)
+        wide = np.longdouble if dtype == "float64" else np.float64
+        want = np.asarray(want).astype(wide)
+        rounded = want.astype(got.dtype)
+        signs = np.signbit(got) == np.signbit(rounded)
+        good = ((got == rounded) & signs) | (np.isnan(got) & np.isnan(want))
+        if dtype == "float32":
+            good |= (np.abs(rounded) < TINY) & (got == 0) & signs
+        bound = ulps * ulp(want, dtype) + np.asarray(absolute, np.float64)
         if np.any(bound > 0):
-            near = np.abs(got.astype(np.float64) - want) <= bound
+            near = np.abs(got.astype(wide) - want) <= bound
             # Overflow: an answer within the bound of the largest number may become inf, and the other way round.
             over = (
-                (np.abs(want) + bound > LARGEST) & (np.abs(got) >= LARGEST) & (np.sign(got) == np.sign(want))
+                (np.abs(want) + bound > largest) & (np.abs(got) >= largest) & (np.sign(got) == np.sign(want))
             )
             good |= ((near & np.isfinite(want)) | over) & ~np.isnan(want) & ~np.isnan(got)
     return np.asarray(good)
@@ -104,5 +110,6 @@ def same_bits(a: Array, b: Array) -> bool:
     if a.dtype.kind != "f":
         return bool(np.array_equal(a, b))
     left, right = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
-    equal = left.view(np.uint32) == right.view(np.uint32)
+    bits = f"u{a.dtype.itemsize}"
+    equal = left.view(bits) == right.view(bits)
     return bool(np.all(equal | (np.isnan(left) & np.isnan(right))))

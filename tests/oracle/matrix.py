@@ -21,15 +21,15 @@ def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def sum_of(x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
-    """Integers wrap in 32 bits; bool counts as int32, uint8 as uint32; floats in float64."""
-    wide = x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
+    """Integers wrap; bool and signed ones below 32 bits count as int32, unsigned ones as uint32; floats in float64."""
+    wide = x.astype(np.float64 if x.dtype.kind == "f" else _summed(x.dtype.name))
     with np.errstate(all="ignore"):
-        total = np.sum(wide, axis=axis, keepdims=keepdims)
-    return np.asarray(total) if x.dtype.kind == "f" else np.asarray(total).astype(_summed(x.dtype.name))
+        return np.asarray(np.sum(wide, axis=axis, keepdims=keepdims, dtype=wide.dtype))
 
 
 def _summed(dtype: str) -> str:
-    return {"bool": "int32", "uint8": "uint32"}.get(dtype, dtype)
+    small = {"bool": "int32", "int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32"}
+    return small.get(dtype, dtype)
 
 
 def prod_of(x: Array, axis: Axis = None, keepdims: bool = False) -> Array:

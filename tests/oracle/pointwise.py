@@ -28,23 +28,29 @@ class Answer(NamedTuple):
     absolute: Callable[..., Array] | None = None
 
 
+def widened(x: Array) -> Array:
+    """A float in a wider type; integers, which wrap in NumPy as they do here, as they are."""
+    if x.dtype.kind != "f":
+        return x
+    return x.astype(np.longdouble if x.dtype.itemsize >= 8 else np.float64)
+
+
 def _wide(*operands: Array) -> list[Array]:
-    """Floats as float64, integers as int64 (the products of uint32 wrap, but their low 32 bits stay right)."""
-    return [x.astype(np.float64 if x.dtype.kind == "f" else np.int64) for x in operands]
+    return [widened(x) for x in operands]
 
 
 def _kept(result: Array, *operands: Array) -> Array:
     """An integer result wrapped to the operands' dtype; floats stay wide."""
     kind = operands[0].dtype
-    if kind.kind == "f":
-        return np.asarray(result, np.float64)
-    return np.asarray(result).astype(kind)
+    return np.asarray(result) if kind.kind == "f" else np.asarray(result).astype(kind)
 
 
 def _arithmetic(function: Callable[..., Array]) -> Callable[..., Array]:
     def answer(*operands: Array) -> Array:
+        # One rounding only: NumPy's own in float64, that from float64 to anything narrower.
+        exact = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in operands]
         with np.errstate(all="ignore"):
-            return _kept(function(*_wide(*operands)), *operands)
+            return _kept(function(*exact), *operands)
 
     return answer
 
@@ -52,7 +58,7 @@ def _arithmetic(function: Callable[..., Array]) -> Callable[..., Array]:
 def _real(function: Callable[..., Any]) -> Callable[..., Array]:
     def answer(*operands: Array) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(function(*(x.astype(np.float64) for x in operands)), np.float64)
+            return np.asarray(function(*_wide(*operands)))
 
     return answer
 
@@ -78,15 +84,17 @@ def _floor_divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         infinite = np.isinf(a) | np.isinf(b)  # the standard's rule, not NumPy's
         return np.where(infinite, _real(np.divide)(a, b), _real(np.floor_divide)(a, b))
-    x, y = _wide(*np.broadcast_arrays(a, b))
-    return _kept(np.where(y == 0, 0, np.floor_divide(x, np.where(y == 0, 1, y))), a)
+    x, y = np.broadcast_arrays(a, b)
+    with np.errstate(all="ignore"):
+        return _kept(np.where(y == 0, 0, np.floor_divide(x, np.where(y == 0, 1, y))), a)
 
 
 def _remainder(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return _real(np.mod)(a, b)
-    x, y = _wide(*np.broadcast_arrays(a, b))
-    return _kept(np.where(y == 0, 0, np.mod(x, np.where(y == 0, 1, y))), a)
+    x, y = np.broadcast_arrays(a, b)
+    with np.errstate(all="ignore"):
+        return _kept(np.where(y == 0, 0, np.mod(x, np.where(y == 0, 1, y))), a)
 
 
 def _power(a: Array, b: Array) -> Array:
@@ -94,13 +102,16 @@ def _power(a: Array, b: Array) -> Array:
         return _real(np.power)(a, b)
     x, y = np.broadcast_arrays(a, b)
     modulus = 1 << (8 * a.dtype.itemsize)
-    out = np.empty(x.shape, np.int64)
+    out = np.empty(x.shape, object)
     for at in np.ndindex(x.shape):
         base, exponent = int(x[at]), int(y[at])
         if exponent < 0:
             out[at] = (1 if exponent % 2 == 0 else base) if base in (1, -1) else 0
         else:
             out[at] = pow(base, exponent, modulus)
+        out[at] = (
+            (out[at] + modulus // 2) % modulus - modulus // 2 if a.dtype.kind == "i" else out[at] % modulus
+        )
     return out.astype(a.dtype)
 
 
@@ -110,7 +121,7 @@ def _extremum(pick: Callable[..., Array]) -> Callable[..., Array]:
     def answer(a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
             return np.asarray(pick(a, b))
-        x, y = np.broadcast_arrays(a.astype(np.float64), b.astype(np.float64))
+        x, y = np.broadcast_arrays(widened(a), widened(b))
         zeros = (x == 0) & (y == 0)
         either, both = np.signbit(x) | np.signbit(y), np.signbit(x) & np.signbit(y)
         signed = np.where(both if pick is np.maximum else either, -0.0, 0.0)
@@ -129,12 +140,12 @@ def _sign(x: Array) -> Array:
 def _shift(left: bool) -> Callable[..., Array]:
     def answer(a: Array, b: Array) -> Array:
         width = 8 * a.dtype.itemsize
-        x, count = _wide(*np.broadcast_arrays(a, b))
+        x, count = np.broadcast_arrays(a, b)
         inside = (count >= 0) & (count < width)
-        safe = np.where(inside, count, 0)
+        safe = np.where(inside, count, 0).astype(a.dtype)
         if left:
-            return np.where(inside, np.left_shift(x, safe), 0).astype(a.dtype)
-        return np.where(inside, np.right_shift(x, safe), np.where(x < 0, -1, 0)).astype(a.dtype)
+            return np.where(inside, np.left_shift(x, safe), np.zeros_like(x))
+        return np.where(inside, np.right_shift(x, safe), np.where(x < 0, ~np.zeros_like(x), np.zeros_like(x)))
 
     return answer
 
@@ -184,16 +195,18 @@ def _where(condition: Array, a: Array, b: Array) -> Array:
 
 
 def cast(x: Array, dtype: str) -> Array:
-    """Floats to integers truncate and saturate, NaN gives 0; integers wrap; to bool: != 0."""
-    if dtype == "bool":
+    """Floats to integers truncate and saturate, NaN gives 0; integers wrap; to bool: != 0; to floats: rounded to nearest."""
+    target = np.dtype(dtype)
+    if target.kind == "b":
         return np.asarray(x != 0)
-    if dtype == "float32":
-        return x.astype(np.float64)
+    if target.kind == "f":
+        return x.astype(np.longdouble)
     if x.dtype.kind != "f":
-        return x.astype(np.int64).astype(dtype)
-    info = np.iinfo(dtype)
-    wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0, posinf=info.max, neginf=info.min)
-    return np.clip(wide, info.min, info.max).astype(np.int64).astype(dtype)
+        return x.astype(target)
+    info = np.iinfo(target)
+    whole = np.trunc(np.nan_to_num(x.astype(np.longdouble), nan=0.0, posinf=np.inf, neginf=-np.inf))
+    # Long double holds every 64-bit integer, so nothing is lost where the bounds are applied.
+    return np.clip(whole, np.longdouble(info.min), np.longdouble(info.max)).astype(target)
 
 
 def _half_gelu(x: Array) -> Array:

@@ -19,8 +19,13 @@ from oa._kernel.emit.text import print_module
 from oa._kernel.emit.types import Buffer, Ty, Value, Var
 from oa.errors import InternalError
 
-#: Bits of the pairs -1 and +0, 1 and -0.
-_MISREAD = frozenset(((0xBF800000, 0), (0, 0xBF800000), (0x3F800000, 0x80000000), (0x80000000, 0x3F800000)))
+
+def _misread(one: int, sign: int) -> frozenset[tuple[int, int]]:
+    """Bits of the pairs -1 and +0, 1 and -0, either first."""
+    return frozenset(((one | sign, 0), (0, one | sign), (one, sign), (sign, one)))
+
+
+_MISREAD = {Ty.F32: _misread(0x3F800000, 1 << 31), Ty.F64: _misread(0x3FF << 52, 1 << 63)}
 
 __all__ = ["Buffer", "Builder", "Ty", "Value", "Var"]
 
@@ -125,10 +130,11 @@ class Builder(Memory):
             return a
         if cond.const is not None:
             return a if cond.const else b
-        if a.ty is Ty.F32 and (a.const, b.const) in _MISREAD:
+        if (a.const, b.const) in _MISREAD.get(a.ty, ()):
             # Mesa makes 1 and 0, or its negation, of the condition, with the wrong zero: choose other bits and mend.
-            other = [self.bits(Ty.U32, (v.const or 0) ^ 1) for v in (a, b)]
-            return self.bitcast(Ty.F32, self.op("xor", self.select(cond, *other), self.bits(Ty.U32, 1)))
+            ty = a.ty.unsigned
+            other = [self.bits(ty, (v.const or 0) ^ 1) for v in (a, b)]
+            return self.bitcast(a.ty, self.op("xor", self.select(cond, *other), self.bits(ty, 1)))
         key = ("select", cond.id, a.id, b.id)
         found = self._known.get(key)
         if found is None:

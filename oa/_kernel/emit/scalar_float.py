@@ -45,8 +45,21 @@ def _extremum(a: Reg, b: Reg, name: str) -> Reg:
 
 
 def _sign(x: Reg) -> Reg:
-    signed = (x > 0.0).where(x.like(1.0), (x < 0.0).where(x.like(-1.0), 0.0))
+    signed = x.eq(0.0).where(x.like(0.0), x.like(1.0).signed_like(x))
     return is_nan(x).where(x, signed)
+
+
+def _trunc(x: Reg) -> Reg:
+    """Mesa truncates a double between -1 and 0 to +0: the magnitude's floor keeps the sign."""
+    return x.magnitude().one("ffloor").signed_like(x) if x.v.ty.is_wide else x.one("ftrunc")
+
+
+def _round(x: Reg) -> Reg:
+    """Ties to even. Mesa rounds the ties of doubles to zero: adding and subtracting 2^52 rounds them right."""
+    if not x.v.ty.is_wide:
+        return x.one("frint")
+    size, shift = x.magnitude(), 2.0**52
+    return (size < shift).where((size + shift) - shift, size).signed_like(x)
 
 
 def _copysign(x: Reg, y: Reg) -> Reg:
@@ -65,8 +78,8 @@ OPERATIONS: dict[str, Callable[..., Reg]] = {
     "max": lambda a, b: _extremum(a, b, "max"),
     "floor": lambda x: x.one("ffloor"),
     "ceil": lambda x: x.one("fceil"),
-    "trunc": lambda x: x.one("ftrunc"),
-    "round": lambda x: x.one("frint"),
+    "trunc": _trunc,
+    "round": _round,
     "sign": _sign,
     "sqrt": sqrt,
     "rsqrt": lambda x: divide(1.0, sqrt(x)),
