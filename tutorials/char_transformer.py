@@ -310,6 +310,8 @@ def choose_recipe(options: argparse.Namespace) -> tuple[Recipe, ml.Checkpoint | 
     """The recipe of the command line, or that of the checkpoint to resume; a contradiction between the two is an error."""
     given = {f.name: getattr(options, f.name) for f in fields(Recipe) if getattr(options, f.name) is not None}
     if options.resume is None:
+        if "steps" in given and "warmup" not in given:
+            given["warmup"] = min(Recipe.warmup, given["steps"])
         return Recipe(**given), None
     path = options.out / "checkpoint.safetensors" if options.resume == Path() else options.resume
     checkpoint = ml.read_checkpoint(path)

@@ -53,8 +53,8 @@ def select(snapshots: Sequence[Snapshot], request: str | int = "auto") -> int:
         if not matches:
             raise DeviceNotFound(_no_kind(word, snapshots))
         return matches[0]
-    if word.lstrip("+").isdigit() and int(word) < len(snapshots):
-        matches = [int(word)]
+    if isinstance(request, int) or (word.lstrip("+").isdigit() and int(word) < len(snapshots)):
+        matches = [i for i in (int(word),) if 0 <= i < len(snapshots)]
     else:
         uuid = word.replace("-", "")
         exact = [i for i in range(len(snapshots)) if uuid and snapshots[i].uuid == uuid]

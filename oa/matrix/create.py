@@ -234,7 +234,26 @@ def _own_dtype(array: np.ndarray[Any, Any]) -> DType:
 def _converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"matrix.from_numpy: dtype {array.dtype} holds no numbers oa has")
+    if dtype.is_integer and array.dtype.kind == "f":
+        return _saturated(array, dtype)
+    if dtype.is_integer and array.dtype.kind in "iu" and array.size:
+        info = np.iinfo(dtype.numpy)
+        low, high = int(array.min()), int(array.max())
+        if low < info.min or high > info.max:
+            raise DTypeError(
+                f"matrix.from_numpy: values from {low} to {high} do not fit {dtype.name} [{info.min}, {info.max}];"
+                " choose a wider dtype, or clip the array first"
+            )
     return array.astype(dtype.numpy, copy=False)
+
+
+def _saturated(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Floats as integers the way `astype` converts them: truncated, saturated at the ends, NaN as 0."""
+    info = np.iinfo(dtype.numpy)
+    wide = array.astype(np.float64)
+    high, low = wide >= float(info.max), wide <= float(info.min)
+    inside = np.where(high | low | np.isnan(wide), 0.0, wide).astype(dtype.numpy)
+    return np.where(high, info.max, np.where(low, info.min, inside)).astype(dtype.numpy)
 
 
 def from_list(engine: Any, values: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:

@@ -118,6 +118,10 @@ def save_checkpoint(
 
 def _replace(path: Path, data: bytes) -> None:
     """Write `data` beside `path`, force it to disk, rename it, and force the rename to disk too."""
+    path = path.resolve()  # a link keeps pointing at the file, which is what changes
+    if path.exists() and not path.is_file():
+        raise ArgumentError(f"save_checkpoint: {path} is no regular file; choose another path")
+    kept = path.stat().st_mode & 0o777 if path.exists() else None
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -126,8 +130,8 @@ def _replace(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         mask = os.umask(0)
         os.umask(mask)
-        # mkstemp makes it private; a checkpoint gets the rights of any other new file.
-        Path(name).chmod(0o666 & ~mask)
+        # mkstemp makes it private; a checkpoint gets the rights of the one it replaces, or of any other new file.
+        Path(name).chmod(0o666 & ~mask if kept is None else kept)
         os.replace(name, path)
     except BaseException:
         with suppress(OSError):
