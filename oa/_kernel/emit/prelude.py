@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oa._kernel.emit import maths_exp, maths_log, maths_pow, maths_trig
+from oa._kernel.emit import double, double_exp, double_trig, maths_exp, maths_log, maths_pow, maths_trig
 from oa._kernel.emit.reg import Reg
 from oa._kernel.emit.types import Ty, Value
 
 if TYPE_CHECKING:
     from oa._kernel.emit.ir import Builder
+
+_NAMES_EXP = "exp exp2 expm1 log log2 log10 log1p sigmoid sinh cosh tanh asinh acosh atanh erf".split()
+_NAMES_TRIG = "sin cos tan asin acos atan".split()
 
 #: float32 -> float32
 UNARY: dict[str, Callable[[Reg], Reg]] = {
@@ -53,22 +56,40 @@ BINARY: dict[str, Callable[[Reg, Reg], Reg]] = {
 }
 
 
+#: float64 -> float64 and (float64, float64) -> float64, within 4 units in the last place; `pow` within 8.
+UNARY_64: dict[str, Callable[[Reg], Reg]] = {
+    **{name: getattr(double_exp, name) for name in _NAMES_EXP},
+    **{name: getattr(double_trig, name) for name in _NAMES_TRIG},
+}
+BINARY_64: dict[str, Callable[[Reg, Reg], Reg]] = {
+    "pow": double_exp.power,
+    "atan2": double_trig.atan2,
+    "hypot": double.hypot,
+    "mod": double.remainder,
+    "floordiv": double.floor_divide,
+}
+
+
 def has(name: str, ty: Ty) -> bool:
     """Whether the prelude defines a function on float registers of that type."""
-    return ty is Ty.F32 and (name in UNARY or name in BINARY)
+    unary, binary = (UNARY_64, BINARY_64) if ty.is_wide else (UNARY, BINARY)
+    return name in unary or name in binary
 
 
 def call(b: Builder, name: str, *args: Value) -> Value:
-    """Call a prelude function on float32 registers, defining it in the module first if needed."""
-    if not b.defined(name):
-        one = UNARY.get(name)
+    """Call a prelude function on float registers, defining it in the module first if needed."""
+    ty = args[0].ty
+    unary, binary = (UNARY_64, BINARY_64) if ty.is_wide else (UNARY, BINARY)
+    defined = f"{name}64" if ty.is_wide else name
+    if not b.defined(defined):
+        one = unary.get(name)
         if one is not None:
-            unary = one
-            b.function(name, (Ty.F32,), Ty.F32, lambda p: unary(Reg(b, p[0])).v)
+            function = one
+            b.function(defined, (ty,), ty, lambda p: function(Reg(b, p[0])).v)
         else:
-            two = BINARY[name]
-            b.function(name, (Ty.F32, Ty.F32), Ty.F32, lambda p: two(Reg(b, p[0]), Reg(b, p[1])).v)
-    return b.call(name, *args)
+            two = binary[name]
+            b.function(defined, (ty, ty), ty, lambda p: two(Reg(b, p[0]), Reg(b, p[1])).v)
+    return b.call(defined, *args)
 
 
 def integer_power(b: Builder, x: Value, n: Value) -> Value:
