@@ -131,7 +131,7 @@ class Generator:
         self, name: str, operands: Sequence[int], ours: Callable[..., Any], theirs: Callable[..., Any]
     ) -> int:
         answer = np.asarray(theirs(*(self.program.answers[o] for o in operands)))
-        if answer.dtype == np.float64:
+        if answer.dtype.kind == "f":
             answer = answer.astype(np.float32)
         self.program.steps.append(Step(name, tuple(operands), ours, theirs))
         self.program.answers.append(answer)
