@@ -65,8 +65,10 @@ def nextafter(a: Operand, b: Operand) -> Matrix:
     True
     """
     found = result_type(*(v for v in (a, b) if isinstance(v, Matrix)))
-    if found is float16:
-        raise DTypeError("matrix.nextafter: float16 is not accepted; cast with .astype(oa.float32)")
+    if found is float16 or not found.is_float:
+        raise DTypeError(
+            f"matrix.nextafter: {found.name} is not accepted; wanted float32 or float64. Cast first: x.astype(oa.float32)"
+        )
     return (_next64 if found is float64 else _next32)(a, b)
 
 
