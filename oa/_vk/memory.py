@@ -109,12 +109,7 @@ class VulkanBuffer(Handle):
         for index in types:
             info = new("VkMemoryAllocateInfo", allocationSize=need.size, memoryTypeIndex=index)
             info.pNext = flags if addressed else NULL
-            try:
-                code = vk.AllocateMemory(device.handle, info, NULL, memory)
-            except BaseException:  # an interrupt
-                if memory[0]:
-                    vk.FreeMemory(device.handle, memory[0], NULL)
-                raise
+            code = vk.AllocateMemory(device.handle, info, NULL, memory)
             if code == 0:
                 self._memory = memory[0]
                 created("memory")
