@@ -93,7 +93,9 @@ def agree(got: Array, want: Array) -> Array:
 
 @pytest.mark.parametrize("name", [*prelude.UNARY_64, *prelude.BINARY_64])
 def test_special_values(name: str) -> None:
-    arrays = (SPECIAL,) if name in prelude.UNARY_64 else tuple(g.ravel() for g in np.meshgrid(SPECIAL, SPECIAL))
+    arrays = (
+        (SPECIAL,) if name in prelude.UNARY_64 else tuple(g.ravel() for g in np.meshgrid(SPECIAL, SPECIAL))
+    )
     with np.errstate(all="ignore"):
         want = (NUMPY.get(name) or getattr(np, name))(*arrays)
         good = agree(call(name, *arrays), want)

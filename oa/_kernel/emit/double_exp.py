@@ -19,7 +19,9 @@ LN2_HIGH = math.floor(float(_LN2) * 2**32) / 2**32  #: 32 bits: n times it is ex
 LN2_LOW = float(_LN2 - Fraction(LN2_HIGH))
 LOG2_E, LOG10_E = math.log2(math.e), math.log10(math.e)
 LOG10_2_HIGH = math.floor(math.log10(2) * 2**32) / 2**32
-LOG10_2_LOW = float(Fraction("0.3010299956639811952137388947244930267681898814621085") - Fraction(LOG10_2_HIGH))
+LOG10_2_LOW = float(
+    Fraction("0.3010299956639811952137388947244930267681898814621085") - Fraction(LOG10_2_HIGH)
+)
 #: (e^r - 1 - r) / r^2
 _EXP = tuple(1 / math.factorial(k) for k in range(2, 15))
 #: (2 atanh(s) - 2 s) / s^3 in s^2

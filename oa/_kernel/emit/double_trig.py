@@ -31,7 +31,8 @@ _PART_A, _PART_B, _PART_C = _parts()
 _WORDS = 41
 #: 64 zero bits, then the binary digits of 2/pi, as words.
 _DIGITS = tuple(
-    math.floor(2 / _PI * (1 << 32 * (_WORDS - 2))) >> 32 * (_WORDS - 1 - k) & 0xFFFFFFFF for k in range(_WORDS)
+    math.floor(2 / _PI * (1 << 32 * (_WORDS - 2))) >> 32 * (_WORDS - 1 - k) & 0xFFFFFFFF
+    for k in range(_WORDS)
 )
 _SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(1, 10))
 _COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(2, 11))
