@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident
 from typing import Any
@@ -63,6 +64,8 @@ ON_OPEN: list[Callable[[Engine], None]] = []
 FULL_BATCH = 4096
 
 _OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
+#: What engines that were dropped without `close` owned: a finaliser calls no Vulkan, the next new engine frees it.
+_LEFT: deque[tuple[Any, ...]] = deque()
 _DEFAULT = threading.local()
 _NOTICED: set[str] = set()
 
@@ -95,6 +98,7 @@ class Engine:
         addressing: str | None = None,
         seed: int = 0,
     ) -> None:
+        _free_left()
         self._refusal: Callable[[], OaError] | None = None
         self._thread = threading.get_ident()
         self._pid = os.getpid()
@@ -133,6 +137,9 @@ class Engine:
         self._lines: dict[tuple[str, int], tuple[Node, ...]] = {}
         self.seed = seed & 0xFFFFFFFFFFFFFFFF
         self._draws = 0
+        parts = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
+        self._dropped = weakref.finalize(self, _LEFT.append, parts)
+        self._dropped.atexit = False
         _OPEN.add(self)
 
     def _announce(self, request: str | int) -> None:
@@ -161,13 +168,9 @@ class Engine:
         self._poison(wanted(self._batch), EngineClosed("the engine was closed before the value was computed"))
         self._refusal = _closed
         self._batch = Batch()
-        with contextlib.suppress(OaError):
-            self._executor.close()
-            self._transfer.close()
-        self._pool.close()
-        self._clock.close()
-        self.device.close()
-        self._instance.close()
+        found = self._dropped.detach()
+        if found is not None:
+            _free(*found[2][0])
         _OPEN.discard(self)
 
     def __enter__(self) -> Engine:
@@ -585,7 +588,26 @@ def _after_fork() -> None:
     _DEFAULT.__dict__.clear()
 
 
+def _free(
+    executor: Executor, transfer: Transfer, pool: Pool, clock: Clock, device: Any, instance: Any
+) -> None:
+    """Wait for what runs and free everything that an engine owned."""
+    with contextlib.suppress(OaError):
+        executor.close()
+        transfer.close()
+    pool.close()
+    clock.close()
+    device.close()
+    instance.close()
+
+
+def _free_left() -> None:
+    while _LEFT:
+        _free(*_LEFT.popleft())
+
+
 def _at_exit() -> None:
+    _free_left()
     for engine in list(_OPEN):
         if engine._thread == threading.get_ident():
             engine.close()

@@ -68,7 +68,13 @@ class VulkanCommands(Handle):
         level = c.VK_COMMAND_BUFFER_LEVEL_PRIMARY
         info = new("VkCommandBufferAllocateInfo", commandPool=queue.pool, level=level, commandBufferCount=1)
         handle = ffi.new("VkCommandBuffer *")
-        device.check(vk.AllocateCommandBuffers(device.handle, info, handle), "allocating a command buffer")
+        try:
+            code = vk.AllocateCommandBuffers(device.handle, info, handle)
+        except BaseException:  # an interrupt
+            if handle[0]:
+                vk.FreeCommandBuffers(device.handle, queue.pool, 1, handle)
+            raise
+        device.check(code, "allocating a command buffer")
         self._pool = queue.pool  # first: from the next line on the device may destroy the object
         super().__init__(device, handle[0])
         self._bind, self._push, self._dispatch = vk.CmdBindPipeline, vk.CmdPushConstants, vk.CmdDispatch

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 def create(device: VulkanDevice, what: str, info: Any) -> int:
     """Run `vkCreate<what>` and return the new handle. `info` is the create-info structure."""
     handle = ffi.new(f"Vk{what} *")
-    code = getattr(device.functions, f"Create{what}")(device.handle, info, NULL, handle)
+    try:
+        code = getattr(device.functions, f"Create{what}")(device.handle, info, NULL, handle)
+    except BaseException:  # an interrupt, which Python raises when the driver has returned
+        if handle[0]:
+            getattr(device.functions, f"Destroy{what}")(device.handle, handle[0], NULL)
+        raise
     device.check(code, f"creating a Vulkan {what}")
     return int(handle[0])
 

@@ -109,7 +109,12 @@ class VulkanBuffer(Handle):
         for index in types:
             info = new("VkMemoryAllocateInfo", allocationSize=need.size, memoryTypeIndex=index)
             info.pNext = flags if addressed else NULL
-            code = vk.AllocateMemory(device.handle, info, NULL, memory)
+            try:
+                code = vk.AllocateMemory(device.handle, info, NULL, memory)
+            except BaseException:  # an interrupt
+                if memory[0]:
+                    vk.FreeMemory(device.handle, memory[0], NULL)
+                raise
             if code == 0:
                 self._memory = memory[0]
                 created("memory")

@@ -164,6 +164,10 @@ class VulkanPipeline(Handle):
         pipeline = ffi.new("VkPipeline *")
         try:
             code = vk.CreateComputePipelines(device.handle, cache, 1, info, NULL, pipeline)
+        except BaseException:  # an interrupt
+            if pipeline[0]:
+                vk.DestroyPipeline(device.handle, pipeline[0], NULL)
+            raise
         finally:
             vk.DestroyShaderModule(device.handle, module, NULL)
             destroyed("shader_module")
