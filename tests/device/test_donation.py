@@ -39,7 +39,7 @@ def test_replays_work_in_place(engine: Any) -> None:
         assert place(c) == before and engine.memory.allocated == allocated
     assert set(c.value.tolist()) == {6.0}
     found = plan.diagnostics
-    assert (found["recordings"], found["rebinds"], found["submissions"]) == (found["recordings"], 0, 6)
+    assert (found["rebinds"], found["submissions"]) == (0, 6)
     assert found["recordings"] + found["cache_hits"] == 6
 
 
