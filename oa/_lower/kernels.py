@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from oa._kernel.emit.nest import Nest, Target
@@ -11,11 +11,12 @@ from oa._kernel.emit.nest_compile import compile_nest
 from oa._kernel.matmul import family as matmul
 from oa._lower.alias import Alias
 from oa._lower.base import BaseGraph, BaseNode, Ref
+from oa._lower.cost import nest_cost, product_cost
 from oa._lower.donate import taken_by_map
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
 from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
-from oa._lower.plan import Access, Kernel
+from oa._lower.plan import Access, Cost, Kernel
 from oa._lower.pull import Pull
 from oa._lower.route import address, is_trailing, view_source
 from oa._schema import scalar as sc
@@ -45,6 +46,8 @@ class Draft:
     replaces: Mapping[Ref, Ref] = field(
         default_factory=dict
     )  #: results that may lie in the place of values it reads
+    cost: Cost = Cost()
+    cluster: int = 0  #: position in `Fusion.clusters`
 
 
 #: The operand that stands for scratch private to a pair of split-k dispatches.
@@ -57,7 +60,8 @@ def drafts(
     """The dispatches of all clusters, in an order that respects dependencies. `replaced` as in `donate`."""
     found: list[Draft] = []
     for number, cluster in enumerate(fusion.clusters):
-        found.extend(_drafts(fusion, cluster, profile, number, in_place, replaced))
+        made = _drafts(fusion, cluster, profile, number, in_place, replaced)
+        found.extend(replace(draft, cluster=number) for draft in made)
     return found
 
 
@@ -100,8 +104,9 @@ def _draft(
     operands = tuple((ref, Access.WRITE if write else Access.READ) for ref, write in lowered.bindings)
     sources = tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources}))
     label = _label(base, cluster.members)
+    cost = nest_cost(lowered, base)
     return Draft(
-        kernel, groups, operands, lowered.words, sources, label, part, 0, lowered.nest, replaces or {}
+        kernel, groups, operands, lowered.words, sources, label, part, 0, lowered.nest, replaces or {}, cost
     )
 
 
@@ -210,11 +215,10 @@ def _matmul(base: BaseGraph, ref: Ref, node: BaseNode, profile: Profile, number:
     for launch in launches:
         access = [Access.READ if "w" not in x else Access.WRITE for x in launch.access]
         operands = tuple((place[o], x) for o, x in zip(launch.operands, access))
-        found.append(
-            Draft(
-                launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch
-            )
+        draft = Draft(
+            launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch
         )
+        found.append(replace(draft, cost=product_cost(problem, launch.operands, scratch)))
     return found
 
 

@@ -64,6 +64,45 @@ class Program:
     base_text: str
 
 
+@dataclass(frozen=True)
+class Stages:
+    """What the passes up to `memory` make of a graph. Dispatch `k` of the plan is `drafts[order[k]]`."""
+
+    base: BaseGraph
+    fusion: Fusion
+    drafts: list[Draft]
+    levels: list[int]  #: by draft
+    order: list[int]
+    outputs: list[Ref]
+    places: dict[Ref, Place]
+    scratch: int
+    in_place: dict[Ref, Alias]
+    replaced: dict[Ref, Ref]
+
+
+def stages(
+    graph: Graph,
+    profile: Profile,
+    *,
+    fused: bool = True,
+    owned: frozenset[int] = frozenset(),
+    carried: tuple[tuple[int, int], ...] = (),
+) -> Stages:
+    """The passes up to `memory`; arguments as for `lower`."""
+    base = route(expand(graph), profile, owned)
+    buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
+    fusion = Fusion(base, buffers, profile.tuning, fused)
+    _check_sizes(fusion, profile)
+    in_place = aliases(fusion)
+    wanted = replaced(base, carried)
+    found = drafts(fusion, profile, in_place, wanted)
+    at = levels(found, in_place)
+    outputs = _outputs(base)
+    places, scratch = place(base, found, at, outputs, in_place)
+    order = sorted(range(len(found)), key=lambda k: at[k])
+    return Stages(base, fusion, found, at, order, outputs, places, scratch, in_place, wanted)
+
+
 def lower(
     graph: Graph,
     profile: Profile,
@@ -78,17 +117,9 @@ def lower(
     their own, row-major and shared with no other root, input or view. Pairs (root, input) in `carried` are values that replace
     another: the plan says of which the storage may be taken.
     """
-    base = route(expand(graph), profile, owned)
-    buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
-    fusion = Fusion(base, buffers, profile.tuning, fused)
-    _check_sizes(fusion, profile)
-    in_place = aliases(fusion)
-    wanted = replaced(base, carried)
-    found = drafts(fusion, profile, in_place, wanted)
-    at = levels(found, in_place)
-    order = sorted(range(len(found)), key=lambda k: at[k])
-    outputs = _outputs(base)
-    places, scratch = place(base, found, at, outputs, in_place)
+    made = stages(graph, profile, fused=fused, owned=owned, carried=carried)
+    base, found, outputs, places, in_place = made.base, made.drafts, made.outputs, made.places, made.in_place
+    order = made.order
     scalars = tuple(k for k, i in enumerate(base.inputs) if i.is_scalar)
     slots, words = {}, 0
     for number in scalars:
@@ -102,9 +133,9 @@ def lower(
         steps,
         tuple(input_slot(base.inputs[k]) for k in stored),
         tuple(_slot(base, ref) for ref in outputs),
-        legal(steps, [found[k].replaces for k in order], wanted, at_slot),
+        legal(steps, [found[k].replaces for k in order], made.replaced, at_slot),
         scalars=words,
-        scratch_bytes=scratch,
+        scratch_bytes=made.scratch,
     )
     plan = replace(plan, digest=digest(plan))
     parents = {ref: alias.parent for ref, alias in in_place.items()}
@@ -175,7 +206,9 @@ def _dispatch(
         part = whole + 1 if whole is not None and access & Access.WRITE else 0
         operands.append(operand(places[ref], access, part))
     words = tuple(ScalarWord(slots[w.slot] + w.half) if isinstance(w, ScalarWord) else w for w in draft.words)
-    return Dispatch(draft.kernel, draft.groups, tuple(operands), words, draft.sources, draft.label)
+    return Dispatch(
+        draft.kernel, draft.groups, tuple(operands), words, draft.sources, draft.label, draft.cost
+    )
 
 
 def _binding(base: BaseGraph, root: Ref, outputs: list[Ref], stored: tuple[int, ...]) -> Binding:

@@ -15,6 +15,7 @@ from oa._kernel.pack import Kernel
 __all__ = [
     "Access",
     "Barrier",
+    "Cost",
     "Dispatch",
     "Kernel",
     "Operand",
@@ -69,8 +70,21 @@ class ScalarWord:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a dispatch must at least do: bytes read (each element that it reads once) and written, scalar operations computed
+    (a fused multiply-add is two)."""
+
+    read: int = 0
+    written: int = 0
+    operations: int = 0
+
+
+@dataclass(frozen=True)
 class Dispatch:
-    """One kernel over one grid. `operands` are the kernel's buffers in binding order, `words` its plain argument words."""
+    """One kernel over one grid. `operands` are the kernel's buffers in binding order, `words` its plain argument words.
+
+    `nodes` are positions of the user's operations, `label` names them, `cost` is what the work must at least take.
+    """
 
     kernel: Kernel
     groups: tuple[int, int, int]
@@ -78,6 +92,7 @@ class Dispatch:
     words: tuple[int | ScalarWord, ...]
     nodes: tuple[int, ...] = ()
     label: str = ""
+    cost: Cost = Cost()
 
 
 @dataclass(frozen=True)

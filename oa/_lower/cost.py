@@ -1,0 +1,101 @@
+"""What the work of a dispatch must at least take: bytes and operations, for reports and rooflines. Nothing is decided by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oa._kernel.emit.nest import Nest
+from oa._kernel.matmul.problem import Problem
+from oa._lower.base import BaseGraph, Ref
+from oa._lower.nests import Lowered
+from oa._lower.plan import Cost
+from oa._schema import scalar as sc
+
+#: Operations that a function of the prelude counts as: about what exp, log, sin or tanh take there.
+TRANSCENDENTAL = 20
+_FREE = frozenset({"load", "index", "const", "param"})
+
+
+def nest_cost(lowered: Lowered, base: BaseGraph) -> Cost:
+    """The cost of a loop nest: each binding moves what is loaded or stored through it, at most all of its value."""
+    nest = lowered.nest
+    visits, rows = _visits(lowered)
+    per_row = _per_row(nest)
+    moved = [0] * len(lowered.bindings)
+    operations = 0
+    for place, instr in enumerate(nest.code):
+        times = rows if per_row[place] else visits
+        if instr.op == "load":
+            moved[instr.buffer] += times * _itemsize(base, lowered.bindings[instr.buffer][0])
+        elif instr.op == "reduce":
+            operations += visits
+        elif instr.op not in _FREE:
+            operations += times * (1 if instr.op in sc.CHEAP else TRANSCENDENTAL)
+    for store in nest.stores:
+        times = rows if store.per_row else visits
+        moved[store.buffer] += times * _itemsize(base, lowered.bindings[store.buffer][0])
+    sums = [0, 0]
+    for (ref, written), size in zip(lowered.bindings, moved):
+        sums[written] += min(size, base.spec(ref).nbytes)
+    return Cost(sums[0], sums[1], operations)
+
+
+def _itemsize(base: BaseGraph, ref: Ref) -> int:
+    return base.spec(ref).dtype.itemsize
+
+
+def _visits(lowered: Lowered) -> tuple[int, int]:
+    """Elements visited, and rows (the same where there are none)."""
+    first, second = (w if isinstance(w, int) else 0 for w in lowered.words[:2])
+    if lowered.nest.schedule.kind == "flat":
+        return second, second
+    if not lowered.nest.schedule.chunked:
+        return first * second, first
+    rows = lowered.words[4]
+    return (rows if isinstance(rows, int) else 0) * second, first
+
+
+def _per_row(nest: Nest) -> list[bool]:
+    """For each instruction whether a row computes it once: from reductions, numbers and loads that stay along the row."""
+    if nest.schedule.kind == "flat":
+        return [False] * len(nest.code)
+    found: list[bool] = []
+    for instr in nest.code:
+        if instr.op == "reduce":
+            found.append(True)
+        elif instr.address is not None:
+            found.append(not _moves(instr.address.terms, nest.kept, found))
+        else:
+            found.append(all(found[a] for a in instr.args))
+    return found
+
+
+def _moves(terms: Iterable[tuple[tuple[object, ...], int | None]], kept: int, per_row: list[bool]) -> bool:
+    """Whether an index changes along the reduced dimensions."""
+    for atom, _ in terms:
+        kind, what = atom[0], atom[1]
+        if kind == "dim" and isinstance(what, int) and what >= kept:
+            return True
+        if kind == "val" and isinstance(what, int) and not per_row[what]:
+            return True
+        if kind in ("div", "mod") and _moves(what.terms, kept, per_row):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def product_cost(problem: Problem, operands: Iterable[str], partial_bytes: int) -> Cost:
+    """The cost of one dispatch of a matrix product: the product itself, or the sum of its parts along k."""
+    m, n, k, batches = problem.m, problem.n, problem.k, problem.batch[0] * problem.batch[1]
+    made = 4 * m * n * batches
+    if "a" not in operands:
+        return Cost(partial_bytes, made, partial_bytes // 4)
+    read = 4 * (_distinct(m, k, problem.a_strides, problem) + _distinct(k, n, problem.b_strides, problem))
+    return Cost(read, partial_bytes if "partial" in operands else made, 2 * m * n * k * batches)
+
+
+def _distinct(rows: int, columns: int, strides: tuple[int, int, int, int], problem: Problem) -> int:
+    """Elements of an operand, those that strides of 0 repeat counted once."""
+    count = 1
+    for extent, stride in zip((rows, columns, *problem.batch), strides):
+        count *= extent if stride else 1
+    return count
