@@ -1,4 +1,4 @@
-"""The command line: `oa doctor`, `oa devices`, `oa selftest` (also as `python -m oa ...`)."""
+"""The command line: `oa doctor`, `oa devices`, `oa selftest`, `oa ops` (also as `python -m oa ...`)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     selftest.add_argument("--device", help="auto, gpu, cpu, an index, a UUID or part of a name")
     selftest.set_defaults(run=_selftest)
+    ops = commands.add_parser("ops", help="list the operations, or describe one; needs no device")
+    ops.add_argument(
+        "name", nargs="?", default="", help="an operation (matrix.exp, exp), or a word to filter by"
+    )
+    ops.add_argument("--json", action="store_true", help="machine-readable")
+    ops.set_defaults(run=_ops)
     return parser
 
 
@@ -60,6 +66,20 @@ def _selftest(options: argparse.Namespace) -> int:
         report = selftest(engine)
         print(report)
     return 0 if report.passed else 1
+
+
+def _ops(options: argparse.Namespace) -> int:
+    from oa.reference import chosen
+
+    found, single = chosen(options.name)
+    if options.json:
+        print(json.dumps(found[0].as_dict() if single else [e.as_dict() for e in found], indent=1))
+    elif single:
+        print(found[0].text())
+    else:
+        wide = max((len(e.name) for e in found), default=0)
+        print("\n".join(f"{e.name:<{wide}}  {e.summary}" for e in found))
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

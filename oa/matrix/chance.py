@@ -59,6 +59,10 @@ def integers(
     A value is chosen with a probability that is off by less than 2^-32 of itself. Raises ArgumentError for an empty range,
     DTypeError for one that the dtype does not hold.
 
+    Shapes: `shape`.
+    Dtypes: none taken; the result has `dtype`.
+    Gradient: none: there is no operand.
+
     >>> oa.matrix.integers(engine, (3,), 5, 6, seed=1).tolist()
     [5, 5, 5]
     """
@@ -91,6 +95,11 @@ def bernoulli(
 ) -> Matrix:
     """bool, true with probability `p` (to 2^-24), bit-equal on every device.
 
+    Shapes: `shape`.
+    Dtypes: none taken; the result is bool.
+    Gradient: none: there is no operand.
+    Raises: ShapeError for a negative extent or a rank above 8; ArgumentError for a probability outside [0, 1].
+
     >>> oa.matrix.bernoulli(engine, (2,), 1.0).tolist()
     [True, True]
     """
@@ -114,6 +123,11 @@ def permutation(engine: Any, x: Any = None, *, seed: int | None = None, device: 
 
     Every element gets a random word and the words are sorted, so it is bit-equal on every device; two equal words, which occur
     with a probability of about n^2 / 2^33, keep their order.
+
+    Shapes: (n,), or x's.
+    Dtypes: any; of an int the result is int32.
+    Gradient: none.
+    Raises: ShapeError for a value of rank 0; ArgumentError for a negative count.
 
     >>> sorted(oa.matrix.permutation(engine, 4).tolist())
     [0, 1, 2, 3]
@@ -143,6 +157,11 @@ def categorical(logits: Matrix, *, axis: int = -1, seed: int | None = None) -> M
     """int32 indices along `axis` drawn with probability softmax(logits): argmax of logits - log(-log(u)) (Gumbel 1954).
 
     Equal on every device except where two scores are closer than an ulp.
+
+    Shapes: any; the result has the logits' without `axis`.
+    Dtypes: floating-point; the result is int32.
+    Gradient: none: the result is not floating-point.
+    Raises: AxisError for an axis outside the logits; DTypeError for logits that are not floating-point.
 
     >>> oa.matrix.categorical(oa.matrix.from_list(engine, [[0.0, 100.0]])).tolist()
     [1]

@@ -18,6 +18,10 @@ from oa.matrix.value import Matrix
 def matrix_transpose(x: Matrix) -> Matrix:
     """The last two axes swapped. Raises ShapeError below rank 2.
 
+    Shapes: (..., m, n) gives (..., n, m).
+    Dtypes: any.
+    Gradient: g, transposed.
+
     >>> oa.matrix.matrix_transpose(oa.matrix.ones(engine, (4, 2, 3))).shape
     (4, 3, 2)
     """
@@ -30,6 +34,11 @@ def matrix_transpose(x: Matrix) -> Matrix:
 
 def vecdot(a: Matrix, b: Matrix, *, axis: int = -1) -> Matrix:
     """The sum of a * b along `axis` (negative, counted before broadcasting), other axes broadcast.
+
+    Shapes: operands broadcast but for `axis`, which goes.
+    Dtypes: numeric; a and b are promoted to their common dtype.
+    Gradient: g b to a and g a to b.
+    Raises: AxisError for an axis outside the values; ShapeError for unequal extents; DTypeError for bool.
 
     >>> oa.matrix.vecdot(oa.matrix.ones(engine, (2, 3)), oa.matrix.full(engine, 3, 2.0)).tolist()
     [6.0, 6.0]
@@ -50,6 +59,11 @@ def tensordot(a: Matrix, b: Matrix, *, axes: int | tuple[Sequence[int], Sequence
     """Products of a and b summed over pairs of axes: the last n of a with the first n of b, or (axes of a, axes of b).
 
     The result has a's other axes, then b's.
+
+    Shapes: a's axes that are not summed, then b's.
+    Dtypes: numeric; a and b are promoted to their common dtype.
+    Gradient: as of `matmul`.
+    Raises: AxisError for axes outside or named twice; ShapeError for unequal extents; DTypeError for bool.
 
     >>> oa.matrix.tensordot(oa.matrix.ones(engine, (2, 3, 4)), oa.matrix.ones(engine, (3, 4, 5))).shape
     (2, 5)
@@ -85,6 +99,10 @@ def einsum(subscripts: str, *operands: Matrix) -> Matrix:
     Operands are contracted from left to right, each step a matrix product.
 
     Raises ArgumentError for malformed subscripts, ShapeError when a label has two extents.
+
+    Shapes: by the labels.
+    Dtypes: numeric; operands are promoted to their common dtype.
+    Gradient: as of `matmul`, step by step.
 
     >>> a = oa.matrix.ones(engine, (2, 3))
     >>> oa.matrix.einsum("ij,kj->ik", a, a).tolist()

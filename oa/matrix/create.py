@@ -88,7 +88,10 @@ def _scalar(engine: Any, dtype: DType, number: Any) -> Matrix:
 def full(shape: Any, fill_value: bool | int | float, *, dtype: Any = None, device: Any = None) -> Matrix:
     """`full([engine,] shape, fill_value)`: every element `fill_value`; by default float32, int32 or bool by the value.
 
-    Raises DTypeError when the dtype cannot hold the value.
+    Shapes: of any rank up to 8, an int or a sequence of ints.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: DTypeError when the dtype cannot hold the value; ShapeError for a negative extent or a rank above 8.
 
     >>> oa.matrix.full(engine, [2], 2.0).tolist()
     [2.0, 2.0]
@@ -116,39 +119,102 @@ def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int
 
 @leading_engine
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """`zeros([engine,] shape)`: every element 0, by default of float32."""
+    """`zeros([engine,] shape)`: every element 0, by default of float32.
+
+    Shapes: of any rank up to 8, an int or a sequence of ints.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: ShapeError for a negative extent or a rank above 8; DTypeError for a dtype that `oa` does not have.
+
+    >>> oa.matrix.zeros(engine, (2, 2)).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
     return full(device, as_shape(shape, "matrix.zeros"), 0, dtype=dtype or float32)
 
 
 @leading_engine
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """`ones([engine,] shape)`: every element 1, by default of float32."""
+    """`ones([engine,] shape)`: every element 1, by default of float32.
+
+    Shapes: of any rank up to 8, an int or a sequence of ints.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: ShapeError for a negative extent or a rank above 8; DTypeError for a dtype that `oa` does not have.
+
+    >>> oa.matrix.ones(engine, (2, 2), dtype=oa.int32).tolist()
+    [[1, 1], [1, 1]]
+    """
     return full(device, as_shape(shape, "matrix.ones"), 1, dtype=dtype or float32)
 
 
 @leading_engine
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """`empty([engine,] shape)`: a value whose elements mean nothing; here they are 0, so that no run differs from another."""
+    """`empty([engine,] shape)`: a value whose elements mean nothing; here they are 0, so that no run differs from another.
+
+    Shapes: of any rank up to 8, an int or a sequence of ints.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: ShapeError for a negative extent or a rank above 8; DTypeError for a dtype that `oa` does not have.
+
+    >>> oa.matrix.empty(engine, (2, 2)).shape
+    (2, 2)
+    """
     return full(device, shape, 0, dtype=dtype or float32)
 
 
 def zeros_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """Zeros of x's shape, by default on its engine and of its dtype."""
+    """Zeros of x's shape, by default on its engine and of its dtype.
+
+    Shapes: any; the result has x's.
+    Dtypes: any.
+    Gradient: none: the result is constant.
+    Raises: DTypeError for a dtype that `oa` does not have.
+
+    >>> oa.matrix.zeros_like(oa.matrix.from_list(engine, [1, 2])).tolist()
+    [0, 0]
+    """
     return full(device or x.engine, x.shape, 0, dtype=dtype or x.dtype)
 
 
 def ones_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """Ones of x's shape, by default on its engine and of its dtype."""
+    """Ones of x's shape, by default on its engine and of its dtype.
+
+    Shapes: any; the result has x's.
+    Dtypes: any.
+    Gradient: none: the result is constant.
+    Raises: DTypeError for a dtype that `oa` does not have.
+
+    >>> oa.matrix.ones_like(oa.matrix.from_list(engine, [1, 2])).tolist()
+    [1, 1]
+    """
     return full(device or x.engine, x.shape, 1, dtype=dtype or x.dtype)
 
 
 def empty_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """As `empty`, of x's shape, by default on its engine and of its dtype."""
+    """As `empty`, of x's shape, by default on its engine and of its dtype.
+
+    Shapes: any; the result has x's.
+    Dtypes: any.
+    Gradient: none: the result is constant.
+    Raises: DTypeError for a dtype that `oa` does not have.
+
+    >>> oa.matrix.empty_like(oa.matrix.from_list(engine, [1, 2])).shape
+    (2,)
+    """
     return zeros_like(x, dtype=dtype, device=device)
 
 
 def full_like(x: Matrix, fill_value: bool | int | float, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """`fill_value` in x's shape, by default on its engine and of its dtype."""
+    """`fill_value` in x's shape, by default on its engine and of its dtype.
+
+    Shapes: any; the result has x's.
+    Dtypes: any.
+    Gradient: none: the result is constant.
+    Raises: DTypeError when the dtype cannot hold the value.
+
+    >>> oa.matrix.full_like(oa.matrix.from_list(engine, [1, 2]), 7).tolist()
+    [7, 7]
+    """
     return full(device or x.engine, x.shape, fill_value, dtype=dtype or x.dtype)
 
 
@@ -159,6 +225,10 @@ def arange(
     """`arange([engine,] stop)`, `(start, stop)` or `(start, stop, step)`: start + k step for k below ceil((stop - start) / step).
 
     int32 where all are ints, else float32. Raises ArgumentError for a step of 0.
+
+    Shapes: (count,).
+    Dtypes: numeric.
+    Gradient: none: there is no operand.
 
     >>> oa.matrix.arange(engine, 1, 4).tolist()
     [1, 2, 3]
@@ -182,7 +252,16 @@ def arange(
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
 ) -> Matrix:
-    """`eye([engine,] n_rows, n_cols=n_rows)`: 1 on the k-th diagonal, 0 elsewhere."""
+    """`eye([engine,] n_rows, n_cols=n_rows)`: 1 on the k-th diagonal, 0 elsewhere.
+
+    Shapes: (n_rows, n_cols).
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: ShapeError for a negative extent.
+
+    >>> oa.matrix.eye(engine, 2, 3, k=1).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
     rows, columns = as_shape((n_rows, n_rows if n_cols is None else n_cols), "matrix.eye")
     wanted = as_dtype(dtype or float32)
     one, zero = (_scalar(device, wanted, _fit(v, wanted, "matrix.eye")) for v in (1, 0))
@@ -195,6 +274,11 @@ def linspace(
 ) -> Matrix:
     """`linspace([engine,] start, stop, num)`: `num` evenly spaced values, by default with both ends.
 
+    Shapes: (num,).
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: ArgumentError for a negative `num`; DTypeError for a dtype that `oa` does not have.
+
     >>> oa.matrix.linspace(engine, 0.0, 1.0, 3).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -206,8 +290,13 @@ def linspace(
 def from_numpy(engine: Any, array: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:
     """A copy of a NumPy array of any strides and byte order; `from_numpy(array)` uses the default engine.
 
-    The array's dtype is kept unless `dtype` asks for another. Raises DTypeError for a dtype `oa` does not have, Unsupported
-    for one that the device lacks.
+    The array's dtype is kept unless `dtype` asks for another.
+
+    Shapes: any of rank up to 8; the result has it too.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: DTypeError for a dtype `oa` does not have or that cannot hold the elements; Unsupported for one that the
+    device lacks.
 
     >>> oa.matrix.from_numpy(engine, np.array([[1, 2]], np.int32)).tolist()
     [[1, 2]]
@@ -257,7 +346,15 @@ def _saturated(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any
 
 
 def from_list(engine: Any, values: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """Nested lists of numbers: bool, int32 or float32 by the highest kind in them. Raises ShapeError for ragged lists."""
+    """Nested lists of numbers: bool, int32 or float32 by the highest kind in them. Raises ShapeError for ragged lists.
+
+    Shapes: of the nested lists.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+
+    >>> oa.matrix.from_list(engine, [[1, 2], [3, 4]]).tolist()
+    [[1, 2], [3, 4]]
+    """
     if values is None:
         engine, values = None, engine
     try:
@@ -276,7 +373,16 @@ def from_list(engine: Any, values: Any = None, *, dtype: Any = None, device: Any
 
 
 def from_f32(engine: Any, values: Sequence[float], shape: Any = None, *, device: Any = None) -> Matrix:
-    """A flat sequence of floats as float32, in row-major order under `shape` (default: rank 1)."""
+    """A flat sequence of floats as float32, in row-major order under `shape` (default: rank 1).
+
+    Shapes: `shape`, or (n,) of n values.
+    Dtypes: none taken; the result is float32.
+    Gradient: none: there is no operand.
+    Raises: ShapeError when the values do not fill the shape.
+
+    >>> oa.matrix.from_f32(engine, [1.0, 2.0, 3.0, 4.0], (2, 2)).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     array = np.asarray(values, dtype=np.float32).reshape(-1)
     wanted = (array.size,) if shape is None else as_shape(shape, "matrix.from_f32")
     if math.prod(wanted) != array.size:

@@ -51,6 +51,10 @@ def _dtype_of(value: Any) -> DType:
 def finfo(type: Any) -> FloatInfo:
     """Limits of a floating-point dtype, or of a Matrix's. Raises DTypeError for any other.
 
+    Shapes: any, where it is given a Matrix.
+    Dtypes: floating-point.
+    Gradient: none: there is no operand.
+
     >>> oa.matrix.finfo(oa.float32).bits
     32
     """
@@ -66,6 +70,10 @@ def finfo(type: Any) -> FloatInfo:
 def iinfo(type: Any) -> IntegerInfo:
     """Limits of an integer dtype, or of a Matrix's. Raises DTypeError for any other.
 
+    Shapes: any, where it is given a Matrix.
+    Dtypes: integer.
+    Gradient: none: there is no operand.
+
     >>> oa.matrix.iinfo(oa.uint8).max
     255
     """
@@ -80,6 +88,11 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether `dtype` is of `kind`: a dtype, a name of a kind, or a tuple of either.
 
     Kinds: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric".
+
+    Shapes: none taken: it takes dtypes.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: ArgumentError for what is neither a dtype nor a kind.
 
     >>> oa.matrix.isdtype(oa.int32, ("bool", "integral"))
     True
@@ -100,6 +113,11 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 def can_cast(from_: Any, to: Any) -> bool:
     """Whether promotion alone turns `from_` (a dtype or a Matrix) into `to`; what promotion leaves undefined is False.
 
+    Shapes: any, where it is given a Matrix.
+    Dtypes: any.
+    Gradient: none: there is no operand.
+    Raises: DTypeError for a dtype that `oa` does not have.
+
     >>> oa.matrix.can_cast(oa.uint8, oa.int32)
     True
     """
@@ -111,6 +129,10 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype that an operation on all these gives: Matrix values, dtypes, and weak Python numbers.
 
     Raises DTypeError for mixes that promotion leaves undefined.
+
+    Shapes: any, where it is given a Matrix.
+    Dtypes: any.
+    Gradient: none: there is no operand.
 
     >>> oa.matrix.result_type(oa.uint8, oa.int32, 1)
     oa.int32

@@ -36,6 +36,11 @@ def _checked(x: Matrix, name: str, k: int, lower: bool) -> Matrix:
 def tril(x: Matrix, *, k: int = 0) -> Matrix:
     """The lower triangles of the last two axes: x where column <= row + k, else 0.
 
+    Shapes: (..., m, n); the result has it too.
+    Dtypes: any.
+    Gradient: g inside the triangle, 0 outside.
+    Raises: ShapeError below rank 2.
+
     >>> oa.matrix.tril(oa.matrix.ones(engine, (2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
@@ -45,6 +50,11 @@ def tril(x: Matrix, *, k: int = 0) -> Matrix:
 def triu(x: Matrix, *, k: int = 0) -> Matrix:
     """The upper triangles of the last two axes: x where column >= row + k, else 0.
 
+    Shapes: (..., m, n); the result has it too.
+    Dtypes: any.
+    Gradient: g inside the triangle, 0 outside.
+    Raises: ShapeError below rank 2.
+
     >>> oa.matrix.triu(oa.matrix.ones(engine, (2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
@@ -53,6 +63,11 @@ def triu(x: Matrix, *, k: int = 0) -> Matrix:
 
 def meshgrid(*arrays: Matrix, indexing: str = "xy") -> tuple[Matrix, ...]:
     """Coordinates of a grid from values of rank 1, as views; "xy" gives the first two axes in the order (rows, columns).
+
+    Shapes: rank 1 each; all results have the grid's shape.
+    Dtypes: any.
+    Gradient: g, summed over the other axes.
+    Raises: ShapeError for a value above rank 1; ArgumentError for another `indexing`.
 
     >>> x, y = oa.matrix.meshgrid(oa.matrix.arange(engine, 3), oa.matrix.arange(engine, 2))
     >>> (x.shape, y.tolist())

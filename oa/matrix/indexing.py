@@ -70,6 +70,12 @@ def take(x: Matrix, indices: Matrix, axis: int | None = None) -> Matrix:
 
     Negative indices count from the end. An index outside the axis gives NaN (0 for integer dtypes), never a neighbour's value.
 
+    Shapes: x's with `axis` replaced by those of the indices.
+    Dtypes: any; indices are integers.
+    Gradient: to each slice the sum of g over the places that took it, in their order.
+    Raises: ArgumentError without an axis above rank 1; DTypeError for indices that are no integers; AxisError for an axis
+    outside x.
+
     >>> x = oa.matrix.from_list(engine, [10.0, 20.0, 30.0])
     >>> oa.matrix.take(x, oa.matrix.from_list(engine, [2, 0])).tolist()
     [30.0, 10.0]
@@ -81,7 +87,16 @@ def take(x: Matrix, indices: Matrix, axis: int | None = None) -> Matrix:
 
 
 def embedding(indices: Matrix, table: Matrix) -> Matrix:
-    """Rows of a (count, width) table: `take(table, indices, axis=0)`."""
+    """Rows of a (count, width) table: `take(table, indices, axis=0)`.
+
+    Shapes: (count, width) and (...) give (..., width).
+    Dtypes: any; indices are integers.
+    Gradient: as of `take`, to the table.
+    Raises: DTypeError for indices that are no integers.
+
+    >>> oa.matrix.embedding(oa.matrix.from_list(engine, [1, 1]), oa.matrix.from_list(engine, [[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 4.0], [3.0, 4.0]]
+    """
     return take(table, indices, axis=0)
 
 
@@ -112,6 +127,15 @@ def gather(x: Matrix, indices: Matrix, axis: int = -1) -> Matrix:
     """Element by element along one axis: result[.., i, ..] = x[.., indices[.., i, ..], ..]; NumPy's `take_along_axis`.
 
     `indices` has x's rank and, but along `axis`, its extents. Indices as in `take`.
+
+    Shapes: the indices'.
+    Dtypes: any; indices are integers.
+    Gradient: to each element the sum of g over the places that took it, in their order.
+    Raises: ShapeError where the shapes do not fit; DTypeError for indices that are no integers; AxisError for an axis
+    outside x.
+
+    >>> oa.matrix.gather(oa.matrix.from_list(engine, [[3.0, 1.0]]), oa.matrix.from_list(engine, [[1, 0]])).tolist()
+    [[1.0, 3.0]]
     """
     at = sp.normalize_axis(axis, x.ndim, "matrix.gather")
     found = _indices(x, indices, "gather")
@@ -127,6 +151,12 @@ def gather(x: Matrix, indices: Matrix, axis: int = -1) -> Matrix:
 
 def take_along_axis(x: Matrix, indices: Matrix, *, axis: int = -1) -> Matrix:
     """`gather` with the axes other than `axis` broadcast against each other.
+
+    Shapes: the indices', broadcast with x's but along `axis`.
+    Dtypes: any; indices are integers.
+    Gradient: as of `gather`.
+    Raises: ShapeError where shapes do not broadcast; DTypeError for indices that are no integers; AxisError for an axis
+    outside x.
 
     >>> x = oa.matrix.from_list(engine, [[3.0, 1.0], [0.0, 2.0]])
     >>> oa.matrix.take_along_axis(x, oa.matrix.argsort(x), axis=1).tolist()
@@ -144,6 +174,11 @@ def take_along_axis(x: Matrix, indices: Matrix, *, axis: int = -1) -> Matrix:
 
 def segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
     """(count, ...): row v is the sum of the rows (n, ...) whose integer segment (n,) is v, in their order; others do not count.
+
+    Shapes: (n, ...) and (n,) give (count, ...).
+    Dtypes: numeric; segments are integers.
+    Gradient: to each row that counts its segment's g.
+    Raises: ShapeError for segments that do not fit; DTypeError for segments that are no integers.
 
     >>> oa.matrix.segment_sum(oa.matrix.ones(engine, 3), oa.matrix.from_list(engine, [1, 0, 1]), 2).tolist()
     [1.0, 2.0]
@@ -169,6 +204,15 @@ def _indices(x: Matrix, indices: Any, name: str) -> Matrix:
 
 
 def one_hot(indices: Matrix, count: int, *, dtype: Any = float32) -> Matrix:
-    """1 where the new last axis equals the index, else 0."""
+    """1 where the new last axis equals the index, else 0.
+
+    Shapes: (...) gives (..., count).
+    Dtypes: integer; the result has `dtype`.
+    Gradient: none: indices are not floating-point.
+    Raises: DTypeError for indices that are no integers.
+
+    >>> oa.matrix.one_hot(oa.matrix.from_list(engine, [2, 0]), 3).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
     positions = arange(indices.engine, count)
     return astype(equal(expand_dims(_indices(indices, indices, "one_hot"), indices.ndim), positions), dtype)

@@ -20,6 +20,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     Python numbers give bool, int32 or float32; arrays keep their dtype. `asarray(engine, obj)` puts the engine first.
     `copy=False` is possible for a Matrix of the same engine and dtype alone and raises ArgumentError otherwise.
 
+    Shapes: of the object.
+    Dtypes: any.
+    Gradient: g of a Matrix; none of anything else.
+    Raises: CopyError, an ArgumentError, for `copy=False` where elements must move; ShapeError for ragged lists;
+    DTypeError for a dtype `oa` does not have.
+
     >>> oa.matrix.asarray([[1, 2], [3, 4]], device=engine).tolist()
     [[1, 2], [3, 4]]
     """
@@ -57,7 +63,11 @@ def _again(x: Matrix, dtype: Any, device: Any, copy: bool | None) -> Matrix:
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Matrix:
     """A Matrix from any object with `__dlpack__` whose elements the host can read. Its elements are always copied.
 
-    Raises ArgumentError for `copy=False`.
+    Shapes: of the object.
+    Dtypes: any.
+    Gradient: g of a Matrix; none of anything else.
+    Raises: CopyError, an ArgumentError, for `copy=False` where elements must move; DTypeError for a dtype `oa` does not
+    have.
 
     >>> oa.matrix.from_dlpack(np.arange(3, dtype=np.int32), device=engine).tolist()
     [0, 1, 2]

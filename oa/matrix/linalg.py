@@ -58,6 +58,10 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
     Integer products wrap in the common dtype of a and b, float16 accumulates in float32. Other dtypes than these two floats go
     element by element, without a kernel of their own. Raises ShapeError when the inner extents differ, DTypeError for bool.
 
+    Shapes: (..., m, k) and (..., k, n) give (..., m, n), batch axes broadcast.
+    Dtypes: numeric; a and b are promoted to their common dtype.
+    Gradient: dC B^T to a and A^T dC to b, for the cotangent dC.
+
     >>> a = oa.matrix.ones(engine, (2, 3))
     >>> oa.matrix.matmul(a, oa.matrix.ones(engine, (3, 4))).shape
     (2, 4)
@@ -126,7 +130,16 @@ def _operands(a: Matrix, b: Matrix, name: str) -> tuple[Matrix, Matrix]:
 
 
 def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
-    """a b^T over the last two axes: rows of a by rows of b. Shapes (..., m, k) and (..., n, k) give (..., m, n)."""
+    """a b^T over the last two axes: rows of a by rows of b. Shapes (..., m, k) and (..., n, k) give (..., m, n).
+
+    Shapes: (..., m, k) and (..., n, k) give (..., m, n).
+    Dtypes: numeric; a and b are promoted to their common dtype.
+    Gradient: dC B to a and dC^T A to b, for the cotangent dC.
+    Raises: ShapeError below rank 2 or for unequal last extents; DTypeError for bool.
+
+    >>> oa.matrix.mat_mul_nt(oa.matrix.ones(engine, (2, 3)), oa.matrix.ones(engine, (4, 3))).shape
+    (2, 4)
+    """
     a, b = _operands(a, b, "mat_mul_nt")
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
         raise ShapeError(

@@ -24,6 +24,10 @@ _MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape to which `shapes` broadcast. Raises ShapeError, naming axis and extents, where there is none.
 
+    Shapes: the common one, as a tuple.
+    Dtypes: none taken: it takes shapes.
+    Gradient: none: there is no operand.
+
     >>> oa.matrix.broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
@@ -37,6 +41,11 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 def broadcast_arrays(*arrays: Matrix) -> tuple[Matrix, ...]:
     """All values under their common shape, as views.
 
+    Shapes: all under their common shape.
+    Dtypes: any.
+    Gradient: g, summed over what was repeated.
+    Raises: ShapeError where shapes do not broadcast.
+
     >>> [x.shape for x in oa.matrix.broadcast_arrays(oa.matrix.ones(engine, (2, 1)), oa.matrix.ones(engine, 3))]
     [(2, 3), (2, 3)]
     """
@@ -46,6 +55,11 @@ def broadcast_arrays(*arrays: Matrix) -> tuple[Matrix, ...]:
 
 def moveaxis(x: Matrix, source: int | Sequence[int], destination: int | Sequence[int]) -> Matrix:
     """Axes `source` moved to places `destination`; the others keep their order.
+
+    Shapes: x's extents in another order.
+    Dtypes: any.
+    Gradient: g, moved back.
+    Raises: AxisError for an axis outside x or named twice; ArgumentError for unequal numbers of axes.
 
     >>> oa.matrix.moveaxis(oa.matrix.ones(engine, (2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -66,6 +80,11 @@ def moveaxis(x: Matrix, source: int | Sequence[int], destination: int | Sequence
 def unstack(x: Matrix, *, axis: int = 0) -> tuple[Matrix, ...]:
     """The slices of x along `axis`, without it, as views; the inverse of `stack`.
 
+    Shapes: x's without `axis`, of each.
+    Dtypes: any.
+    Gradient: each slice's g in its place.
+    Raises: AxisError for an axis outside x.
+
     >>> [row.tolist() for row in oa.matrix.unstack(oa.matrix.from_list(engine, [[1, 2], [3, 4]]))]
     [[1, 2], [3, 4]]
     """
@@ -77,6 +96,11 @@ def unstack(x: Matrix, *, axis: int = 0) -> tuple[Matrix, ...]:
 
 def roll(x: Matrix, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Matrix:
     """Elements moved on by `shift` places, those past the end coming in at the start; None rolls the flattened value.
+
+    Shapes: any; the result has it too.
+    Dtypes: any.
+    Gradient: g, rolled back.
+    Raises: AxisError for an axis outside x or named twice; ArgumentError for unequal numbers of shifts and axes.
 
     >>> oa.matrix.roll(oa.matrix.arange(engine, 4), 1).tolist()
     [3, 0, 1, 2]
@@ -101,6 +125,11 @@ def roll(x: Matrix, shift: int | Sequence[int], *, axis: int | Sequence[int] | N
 
 def tile(x: Matrix, repetitions: Sequence[int]) -> Matrix:
     """x laid `repetitions[k]` times along axis k; missing axes and repetitions count as 1, at the front.
+
+    Shapes: each extent times its repetition.
+    Dtypes: any.
+    Gradient: g of the copies, summed.
+    Raises: ArgumentError for a negative repetition.
 
     >>> oa.matrix.tile(oa.matrix.arange(engine, 2), (2, 2)).tolist()
     [[0, 1, 0, 1], [0, 1, 0, 1]]
@@ -143,6 +172,10 @@ def pad(
             "symmetric" mirrors with it, "wrap" continues at the other end.
 
     Raises ArgumentError for an unknown mode or a negative width, ShapeError where there is nothing to repeat.
+
+    Shapes: x's, longer by what is added.
+    Dtypes: any.
+    Gradient: g of each element and of its copies, summed.
 
     >>> oa.matrix.pad(oa.matrix.arange(engine, 3), (1, 2), "reflect").tolist()
     [1, 0, 1, 2, 1, 0]
@@ -211,6 +244,10 @@ def repeat(
     A count for all gives a view. With a count each the extent is read from the device; inside a capture give it as `size`.
 
     Raises ArgumentError for a negative count, ShapeError when there is not one count for each element.
+
+    Shapes: x's, longer along `axis`.
+    Dtypes: any.
+    Gradient: g of the copies, summed.
 
     >>> oa.matrix.repeat(oa.matrix.from_list(engine, [7, 8]), oa.matrix.from_list(engine, [1, 2])).tolist()
     [7, 8, 8]

@@ -49,6 +49,11 @@ def _supported(device: Any) -> tuple[DType, ...]:
 def __array_namespace_info__() -> NamespaceInfo:
     """Devices, dtypes and capabilities of `oa.matrix`.
 
+    Shapes: none taken.
+    Dtypes: none taken.
+    Gradient: none: there is no operand.
+    Raises: nothing.
+
     >>> oa.matrix.__array_namespace_info__().capabilities()["max dimensions"]
     8
     """

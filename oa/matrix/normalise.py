@@ -13,6 +13,11 @@ from oa.matrix.value import Matrix
 def softmax(x: Matrix, axis: int = -1) -> Matrix:
     """exp(x - max) / sum(exp(x - max)) along `axis`: positive, summing to 1. A row of -inf alone gives NaN.
 
+    Shapes: any; the result has it too.
+    Dtypes: floating-point.
+    Gradient: r (g - sum(g r)).
+    Raises: DTypeError for other dtypes; AxisError for an axis outside x.
+
     >>> oa.matrix.softmax(oa.matrix.zeros(engine, (1, 4))).tolist()
     [[0.25, 0.25, 0.25, 0.25]]
     """
@@ -25,7 +30,16 @@ def softmax(x: Matrix, axis: int = -1) -> Matrix:
 
 @composite
 def log_softmax(x: Matrix, axis: int = -1) -> Matrix:
-    """x - max - log(sum(exp(x - max))) along `axis`: the logarithm of `softmax` without its underflow."""
+    """x - max - log(sum(exp(x - max))) along `axis`: the logarithm of `softmax` without its underflow.
+
+    Shapes: any; the result has it too.
+    Dtypes: floating-point.
+    Gradient: g - softmax(x) sum(g).
+    Raises: DTypeError for other dtypes; AxisError for an axis outside x.
+
+    >>> [round(v, 4) for v in oa.matrix.log_softmax(oa.matrix.zeros(engine, 2)).tolist()]
+    [-0.6931, -0.6931]
+    """
     at = sp.normalize_axis(axis, x.ndim, "matrix.log_softmax")
     if x.size == 0:
         return copy(x)
@@ -35,7 +49,16 @@ def log_softmax(x: Matrix, axis: int = -1) -> Matrix:
 
 @composite
 def logsumexp(x: Matrix, axis: int = -1, keepdims: bool = False) -> Matrix:
-    """log(sum(exp(x))) along `axis` without overflow; -inf over nothing or over -inf alone, inf where x holds inf."""
+    """log(sum(exp(x))) along `axis` without overflow; -inf over nothing or over -inf alone, inf where x holds inf.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: floating-point.
+    Gradient: g softmax(x).
+    Raises: DTypeError for other dtypes; AxisError for an axis outside x.
+
+    >>> oa.matrix.logsumexp(oa.matrix.from_list(engine, [1000.0, 0.0])).item()
+    1000.0
+    """
     at = sp.normalize_axis(axis, x.ndim, "matrix.logsumexp")
     if x.shape[at] == 0:
         return log(sum(x, at, keepdims=keepdims))

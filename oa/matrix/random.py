@@ -79,6 +79,11 @@ def uniform(
 
     Without `seed` the engine's stream advances by one draw; with it the result depends on seed, shape and bounds alone.
 
+    Shapes: `shape`.
+    Dtypes: none taken; the result is float32.
+    Gradient: none: there is no operand.
+    Raises: ShapeError for a negative extent or a rank above 8.
+
     >>> oa.matrix.uniform(engine, (2,), seed=1).shape
     (2,)
     """
@@ -98,7 +103,16 @@ def normal(
     seed: int | None = None,
     device: Any = None,
 ) -> Matrix:
-    """Normal float32 of the given mean and standard deviation, within 4 ulp on every device. Seed as in `uniform`."""
+    """Normal float32 of the given mean and standard deviation, within 4 ulp on every device. Seed as in `uniform`.
+
+    Shapes: `shape`.
+    Dtypes: none taken; the result is float32.
+    Gradient: none: there is no operand.
+    Raises: ShapeError for a negative extent or a rank above 8.
+
+    >>> oa.matrix.normal(engine, (2, 3), seed=1).shape
+    (2, 3)
+    """
     if shape is None:
         engine, shape = None, engine
     chosen = engine_of(engine, device)

@@ -97,6 +97,11 @@ def sum(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fal
     bool and integers narrower than 32 bits are summed as int32, unsigned ones as uint32; `dtype` overrides. float16 is
     accumulated in float32.
 
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: any; see above for the result's.
+    Gradient: g, repeated over `axis`.
+    Raises: AxisError for an axis outside x or named twice.
+
     >>> oa.matrix.sum(oa.matrix.ones(engine, (2, 3)), axis=0).tolist()
     [2.0, 2.0, 2.0]
     """
@@ -118,12 +123,30 @@ def _broadcast_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
 
 
 def prod(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Matrix:
-    """The product over `axis`. An empty product is 1."""
+    """The product over `axis`. An empty product is 1.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: any; the result's as in `sum`.
+    Gradient: to each element g times the product of the others, also where elements are 0.
+    Raises: AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.prod(oa.matrix.from_list(engine, [2, 3, 4])).item()
+    24
+    """
     return _over(_accumulator(x, dtype), "prod", axis, keepdims)
 
 
 def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
-    """The arithmetic mean over `axis`, floating-point only; NaN over no elements."""
+    """The arithmetic mean over `axis`, floating-point only; NaN over no elements.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: floating-point.
+    Gradient: g / n, repeated over `axis`.
+    Raises: DTypeError for other dtypes; AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.mean(oa.matrix.from_list(engine, [1.0, 2.0, 6.0])).item()
+    3.0
+    """
     if not x.dtype.is_float:
         raise DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)")
     if x.dtype is float16:  # a sum may lie beyond its range
@@ -133,7 +156,16 @@ def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
 
 
 def var(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Matrix:
-    """The variance over `axis` in two passes: sum((x - mean)^2) / (n - correction)."""
+    """The variance over `axis` in two passes: sum((x - mean)^2) / (n - correction).
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: floating-point.
+    Gradient: 2 g (x - mean) / (n - correction).
+    Raises: DTypeError for other dtypes; AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.var(oa.matrix.from_list(engine, [1.0, 2.0, 3.0, 6.0])).item()
+    3.5
+    """
     if x.dtype is float16:
         return astype(var(astype(x, float32), axis, correction=correction, keepdims=keepdims), float16)
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.var"))
@@ -142,30 +174,75 @@ def var(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool
 
 
 def std(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Matrix:
-    """The square root of `var`."""
+    """The square root of `var`.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: floating-point.
+    Gradient: g (x - mean) / (r (n - correction)); NaN where r is 0.
+    Raises: DTypeError for other dtypes; AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.std(oa.matrix.from_list(engine, [1.0, 5.0])).item()
+    2.0
+    """
     return sqrt(var(x, axis, correction=correction, keepdims=keepdims))
 
 
 def max(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
-    """The largest element over `axis`; NaN if any is NaN. Ties share the gradient. Raises ShapeError over no elements."""
+    """The largest element over `axis`; NaN if any is NaN. Ties share the gradient.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: numeric.
+    Gradient: g, shared evenly by the elements that reach the result.
+    Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.max(oa.matrix.from_list(engine, [1, 5, 3])).item()
+    5
+    """
     _numeric(x, "matrix.max")
     return _over(x, "max", axis, keepdims, nonempty=True)
 
 
 def min(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
-    """The smallest element over `axis`; NaN if any is NaN. Ties share the gradient. Raises ShapeError over no elements."""
+    """The smallest element over `axis`; NaN if any is NaN. Ties share the gradient.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: numeric.
+    Gradient: g, shared evenly by the elements that reach the result.
+    Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.min(oa.matrix.from_list(engine, [1, 5, 3])).item()
+    1
+    """
     _numeric(x, "matrix.min")
     return _over(x, "min", axis, keepdims, nonempty=True)
 
 
 def argmax(x: Matrix, axis: int | None = None, *, keepdims: bool = False) -> Matrix:
-    """The int32 index of the first largest element along `axis` (None: of the flattened value); NaN counts as largest."""
+    """The int32 index of the first largest element along `axis` (None: of the flattened value); NaN counts as largest.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: numeric; the result is int32.
+    Gradient: none: the result is not floating-point.
+    Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x.
+
+    >>> oa.matrix.argmax(oa.matrix.from_list(engine, [1, 5, 3])).item()
+    1
+    """
     _numeric(x, "matrix.argmax")
     return _arg(x, "argmax", axis, keepdims)
 
 
 def argmin(x: Matrix, axis: int | None = None, *, keepdims: bool = False) -> Matrix:
-    """The int32 index of the first smallest element along `axis` (None: of the flattened value); NaN counts as smallest."""
+    """The int32 index of the first smallest element along `axis` (None: of the flattened value); NaN counts as smallest.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: numeric; the result is int32.
+    Gradient: none: the result is not floating-point.
+    Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x.
+
+    >>> oa.matrix.argmin(oa.matrix.from_list(engine, [1, 5, 3])).item()
+    0
+    """
     _numeric(x, "matrix.argmin")
     return _arg(x, "argmin", axis, keepdims)
 
@@ -177,12 +254,30 @@ def _arg(x: Matrix, name: str, axis: int | None, keepdims: bool) -> Matrix:
 
 
 def all(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
-    """Whether every element over `axis` is not 0; true over none."""
+    """Whether every element over `axis` is not 0; true over none.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: any; the result is bool.
+    Gradient: none: the result is not floating-point.
+    Raises: AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.all(oa.matrix.from_list(engine, [True, False])).item()
+    False
+    """
     return equal(sum(astype(equal(astype(x, bool_), False), int32), axis, keepdims=keepdims), 0)
 
 
 def any(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
-    """Whether some element over `axis` is not 0; false over none."""
+    """Whether some element over `axis` is not 0; false over none.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: any; the result is bool.
+    Gradient: none: the result is not floating-point.
+    Raises: AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.any(oa.matrix.from_list(engine, [True, False])).item()
+    True
+    """
     return sum(astype(astype(x, bool_), int32), axis, keepdims=keepdims) > 0
 
 

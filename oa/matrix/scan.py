@@ -28,6 +28,11 @@ def cumulative_sum(
 
     bool is summed as int32, uint8 as uint32; `dtype` overrides. `include_initial` puts the empty sum in front.
 
+    Shapes: any; the result has it too, one more along `axis` with `include_initial`.
+    Dtypes: any; the result's as in `sum`.
+    Gradient: the sums of g from each place on.
+    Raises: ArgumentError without an axis above rank 1; AxisError for an axis outside x.
+
     >>> oa.matrix.cumulative_sum(oa.matrix.from_list(engine, [1, 2, 3]), include_initial=True).tolist()
     [0, 1, 3, 6]
     """
@@ -38,6 +43,11 @@ def cumulative_prod(
     x: Matrix, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Matrix:
     """Products of the first 1, 2, ... elements along `axis`. Dtypes and arguments as in `cumulative_sum`.
+
+    Shapes: any; the result has it too, one more along `axis` with `include_initial`.
+    Dtypes: any; the result's as in `sum`.
+    Gradient: by the product rule, also where elements are 0.
+    Raises: ArgumentError without an axis above rank 1; AxisError for an axis outside x.
 
     >>> oa.matrix.cumulative_prod(oa.matrix.from_list(engine, [1.0, 2.0, 3.0])).tolist()
     [1.0, 2.0, 6.0]
@@ -101,6 +111,11 @@ def diff(
     """Differences of neighbours along `axis`, `n` times over; of bool whether they differ.
 
     `prepend` and `append` are put before and after x first.
+
+    Shapes: any; n fewer along `axis`.
+    Dtypes: any; of bool the result is bool.
+    Gradient: g, differences in the other direction.
+    Raises: ArgumentError for a negative n; AxisError for an axis outside x.
 
     >>> oa.matrix.diff(oa.matrix.from_list(engine, [1, 4, 9])).tolist()
     [3, 5]

@@ -84,6 +84,11 @@ def searchsorted(
 
     int32, of v's shape. `sorter` gives the order that sorts a. NaN is sorted last.
 
+    Shapes: v's.
+    Dtypes: numeric; a and v are promoted to their common dtype; the result is int32.
+    Gradient: none: the result is not floating-point.
+    Raises: ShapeError unless a has rank 1; ArgumentError for another `side`; DTypeError where dtypes have no common one.
+
     >>> oa.matrix.searchsorted(oa.matrix.from_list(engine, [1.0, 2.0, 2.0]), 2.0, side="right").item()
     3
     """
@@ -147,6 +152,10 @@ def nonzero(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> tuple
 
     Raises ShapeError for rank 0, CaptureError inside a capture without `size`.
 
+    Shapes: (count,) of each.
+    Dtypes: any; the result is int32.
+    Gradient: none: the result is not floating-point.
+
     >>> [i.tolist() for i in oa.matrix.nonzero(oa.matrix.from_list(engine, [[0, 1], [2, 3]]))]
     [[0, 1, 1], [1, 0, 1]]
     """
@@ -164,6 +173,11 @@ def nonzero(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> tuple
 def argwhere(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> Matrix:
     """`nonzero` as one value of shape (count, rank).
 
+    Shapes: (count, rank).
+    Dtypes: any; the result is int32.
+    Gradient: none: the result is not floating-point.
+    Raises: ShapeError for rank 0; CaptureError inside a capture without `size`.
+
     >>> oa.matrix.argwhere(oa.matrix.from_list(engine, [0, 5, 6])).tolist()
     [[1], [2]]
     """
@@ -172,6 +186,11 @@ def argwhere(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> Matr
 
 def count_nonzero(x: Matrix, *, axis: Any = None, keepdims: bool = False) -> Matrix:
     """How many elements over `axis` are not 0, as int32.
+
+    Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
+    Dtypes: any; the result is int32.
+    Gradient: none: the result is not floating-point.
+    Raises: AxisError for an axis outside x or named twice.
 
     >>> oa.matrix.count_nonzero(oa.matrix.from_list(engine, [0, 5, 6])).item()
     2

@@ -78,6 +78,10 @@ def unique_all(x: Matrix) -> UniqueAll:
 
     Raises CaptureError inside a capture.
 
+    Shapes: (count,) of each, the inverse of x's shape.
+    Dtypes: any.
+    Gradient: g of the values, to where each occurs first.
+
     >>> found = oa.matrix.unique_all(oa.matrix.from_list(engine, [3, 1, 3]))
     >>> (found.values.tolist(), found.indices.tolist(), found.inverse_indices.tolist(), found.counts.tolist())
     ([1, 3], [1, 0], [1, 0, 1], [1, 2])
@@ -89,6 +93,11 @@ def unique_all(x: Matrix) -> UniqueAll:
 def unique_counts(x: Matrix) -> UniqueCounts:
     """The distinct elements in ascending order and how often each occurs. See `unique_all`.
 
+    Shapes: (count,) of each.
+    Dtypes: any.
+    Gradient: g of the values, to where each occurs first.
+    Raises: CaptureError inside a capture.
+
     >>> oa.matrix.unique_counts(oa.matrix.from_list(engine, [3, 1, 3])).counts.tolist()
     [1, 2]
     """
@@ -99,6 +108,11 @@ def unique_counts(x: Matrix) -> UniqueCounts:
 def unique_inverse(x: Matrix) -> UniqueInverse:
     """The distinct elements in ascending order and which of them each element is. See `unique_all`.
 
+    Shapes: (count,), the inverse of x's shape.
+    Dtypes: any.
+    Gradient: g of the values, to where each occurs first.
+    Raises: CaptureError inside a capture.
+
     >>> oa.matrix.unique_inverse(oa.matrix.from_list(engine, [3, 1, 3])).inverse_indices.tolist()
     [1, 0, 1]
     """
@@ -108,6 +122,11 @@ def unique_inverse(x: Matrix) -> UniqueInverse:
 
 def unique_values(x: Matrix) -> Matrix:
     """The distinct elements in ascending order. See `unique_all`.
+
+    Shapes: (count,).
+    Dtypes: any.
+    Gradient: g, to where each occurs first.
+    Raises: CaptureError inside a capture.
 
     >>> oa.matrix.unique_values(oa.matrix.from_list(engine, [3, 1, 3])).tolist()
     [1, 3]
@@ -123,6 +142,11 @@ def isin(a: Any, b: Any, *, invert: bool = False) -> Matrix:
     """Whether each element of a equals some element of b (`invert`: none), as bool of a's shape. NaN equals nothing.
 
     One of the two may be a Python number.
+
+    Shapes: a's.
+    Dtypes: any; a and b are promoted to their common dtype; the result is bool.
+    Gradient: none: the result is not floating-point.
+    Raises: ArgumentError when both are Python numbers; DTypeError where dtypes have no common one.
 
     >>> oa.matrix.isin(oa.matrix.from_list(engine, [1, 2, 3]), oa.matrix.from_list(engine, [3, 1])).tolist()
     [True, False, True]

@@ -40,6 +40,10 @@ def reshape(x: Matrix, shape: Any, *, copy: bool | None = None) -> Matrix:
 
     Raises ShapeError when the sizes differ.
 
+    Shapes: any of as many elements.
+    Dtypes: any.
+    Gradient: g, reshaped back.
+
     >>> oa.matrix.reshape(oa.matrix.arange(engine, 6), (2, -1)).shape
     (2, 3)
     """
@@ -74,7 +78,15 @@ def _permute_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
 
 
 def permute_dims(x: Matrix, axes: Sequence[int]) -> Matrix:
-    """Axis k of the result is axis `axes[k]` of x. Raises AxisError unless `axes` is a permutation."""
+    """Axis k of the result is axis `axes[k]` of x. Raises AxisError unless `axes` is a permutation.
+
+    Shapes: x's extents in the order of `axes`.
+    Dtypes: any.
+    Gradient: g, permuted back.
+
+    >>> oa.matrix.permute_dims(oa.matrix.zeros(engine, (2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     found = tuple(sp.normalize_axis(a, x.ndim, "matrix.permute_dims") for a in axes)
     if sorted(found) != list(range(x.ndim)):
         raise AxisError(f"matrix.permute_dims: axes {tuple(axes)} are not a permutation of {x.ndim} axes")
@@ -83,6 +95,11 @@ def permute_dims(x: Matrix, axes: Sequence[int]) -> Matrix:
 
 def transpose(x: Matrix, *axes: int) -> Matrix:
     """`transpose(x)` reverses all axes; `transpose(x, i, j)` swaps axes i and j.
+
+    Shapes: x's extents in another order.
+    Dtypes: any.
+    Gradient: g, transposed back.
+    Raises: ArgumentError for one axis or more than two; AxisError for an axis outside x.
 
     >>> oa.matrix.transpose(oa.matrix.zeros(engine, (2, 3, 4)), 0, 1).shape
     (3, 2, 4)
@@ -106,7 +123,15 @@ def _broadcast_to(x: Matrix, shape: tuple[int, ...]) -> Matrix:
 
 
 def broadcast_to(x: Matrix, shape: Any) -> Matrix:
-    """x repeated along new leading axes and axes of extent 1. Raises ShapeError where that does not give `shape`."""
+    """x repeated along new leading axes and axes of extent 1. Raises ShapeError where that does not give `shape`.
+
+    Shapes: `shape`.
+    Dtypes: any.
+    Gradient: g, summed over what was repeated.
+
+    >>> oa.matrix.broadcast_to(oa.matrix.ones(engine, (2, 1)), (2, 3)).shape
+    (2, 3)
+    """
     wanted = sp.as_shape(shape, "matrix.broadcast_to")
     if sp.broadcast([x.shape, wanted], "matrix.broadcast_to", ("x", "shape")) != wanted:
         raise ShapeError(f"matrix.broadcast_to: cannot broadcast x {x.shape} to shape {wanted}")
@@ -147,7 +172,16 @@ def _pad_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
 
 
 def slice(x: Matrix, axis: int, start: int | None, stop: int | None, step: int | None = 1) -> Matrix:
-    """x[start:stop:step] along one axis, with Python's meaning for negative and missing bounds."""
+    """x[start:stop:step] along one axis, with Python's meaning for negative and missing bounds.
+
+    Shapes: x's, shorter along `axis`.
+    Dtypes: any.
+    Gradient: g in its place, 0 elsewhere.
+    Raises: ArgumentError for a step of 0; AxisError for an axis outside x.
+
+    >>> oa.matrix.slice(oa.matrix.from_list(engine, [1, 2, 3, 4]), 0, 1, None, 2).tolist()
+    [2, 4]
+    """
     at = sp.normalize_axis(axis, x.ndim, "matrix.slice")
     bounds = [builtins.slice(None)] * x.ndim
     bounds[at] = builtins.slice(start, stop, step)
@@ -168,14 +202,32 @@ def slice_all(x: Matrix, bounds: Sequence[Any]) -> Matrix:
 
 
 def flip(x: Matrix, axis: int | Sequence[int] | None = None) -> Matrix:
-    """The order of elements reversed along the axes (default all)."""
+    """The order of elements reversed along the axes (default all).
+
+    Shapes: any; the result has it too.
+    Dtypes: any.
+    Gradient: g, reversed back.
+    Raises: AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.flip(oa.matrix.from_list(engine, [1, 2, 3])).tolist()
+    [3, 2, 1]
+    """
     axes = sp.normalize_axes(axis, x.ndim, "matrix.flip")
     bounds = [builtins.slice(None, None, -1) if k in axes else builtins.slice(None) for k in range(x.ndim)]
     return slice_all(x, bounds)
 
 
 def expand_dims(x: Matrix, axis: int | Sequence[int] = 0) -> Matrix:
-    """x with a new axis of extent 1 at `axis` of the result, or at each of several."""
+    """x with a new axis of extent 1 at `axis` of the result, or at each of several.
+
+    Shapes: x's with extents of 1 put in.
+    Dtypes: any.
+    Gradient: g, reshaped back.
+    Raises: AxisError for a place outside the result or named twice.
+
+    >>> oa.matrix.expand_dims(oa.matrix.zeros(engine, (2, 3)), 1).shape
+    (2, 1, 3)
+    """
     count = 1 if hasattr(axis, "__index__") else len(axis)
     axes = sp.normalize_axes(axis, x.ndim + count, "matrix.expand_dims")
     extents = iter(x.shape)
@@ -183,7 +235,16 @@ def expand_dims(x: Matrix, axis: int | Sequence[int] = 0) -> Matrix:
 
 
 def squeeze(x: Matrix, axis: int | Sequence[int] | None = None) -> Matrix:
-    """x without the axes (default all of extent 1). Raises ShapeError when a named axis has another extent."""
+    """x without the axes (default all of extent 1).
+
+    Shapes: x's without extents of 1.
+    Dtypes: any.
+    Gradient: g, reshaped back.
+    Raises: ShapeError when a named axis has another extent; AxisError for an axis outside x or named twice.
+
+    >>> oa.matrix.squeeze(oa.matrix.zeros(engine, (2, 1, 3)), 1).shape
+    (2, 3)
+    """
     if axis is None:
         axes = tuple(k for k, e in enumerate(x.shape) if e == 1)
     else:
@@ -217,6 +278,10 @@ def concat(parts: Sequence[Matrix], axis: int | None = 0) -> Matrix:
     """The parts one after the other along `axis`; None flattens them first.
 
     Raises ShapeError when other extents differ, DTypeError when the dtypes have no common one.
+
+    Shapes: equal but along `axis`, where extents add up.
+    Dtypes: any; parts are promoted to their common dtype.
+    Gradient: to each part its piece of g.
 
     >>> a = oa.matrix.ones(engine, (1, 2))
     >>> oa.matrix.concat([a, a], axis=0).shape
@@ -253,6 +318,12 @@ def _promoted(parts: list[Matrix]) -> list[Matrix]:
 
 def stack(parts: Sequence[Matrix], axis: int = 0) -> Matrix:
     """The parts side by side along a new axis.
+
+    Shapes: equal; the result has one more axis.
+    Dtypes: any; parts are promoted to their common dtype.
+    Gradient: to each part its slice of g.
+    Raises: ShapeError when shapes differ; DTypeError when the dtypes have no common one; AxisError for a place outside
+    the result.
 
     >>> oa.matrix.stack([oa.matrix.ones(engine, 2), oa.matrix.zeros(engine, 2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]

@@ -39,6 +39,11 @@ def sort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool = 
 
     The gradient goes to where each element came from.
 
+    Shapes: any; the result has it too.
+    Dtypes: any.
+    Gradient: g, to where each element came from.
+    Raises: AxisError for an axis outside x.
+
     >>> oa.matrix.sort(oa.matrix.from_list(engine, [3, 1, 2]), descending=True).tolist()
     [3, 2, 1]
     """
@@ -49,6 +54,11 @@ def sort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool = 
 
 def argsort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Matrix:
     """int32 indices along `axis` that sort x; equal elements keep their order, whatever `stable` says.
+
+    Shapes: any; the result has it too.
+    Dtypes: any; the result is int32.
+    Gradient: none: the result is not floating-point.
+    Raises: AxisError for an axis outside x.
 
     >>> oa.matrix.argsort(oa.matrix.from_list(engine, [3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
@@ -143,6 +153,10 @@ def topk(x: Matrix, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Ma
 
     Raises ArgumentError unless 0 <= k <= extent.
 
+    Shapes: x's, k along `axis`, of both.
+    Dtypes: any; indices are int32.
+    Gradient: g of the values, to where each came from.
+
     >>> values, places = oa.matrix.topk(oa.matrix.from_list(engine, [3.0, 9.0, 5.0]), 2)
     >>> (values.tolist(), places.tolist())
     ([9.0, 5.0], [1, 2])
@@ -156,6 +170,11 @@ def topk(x: Matrix, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Ma
 
 def top_k_mask(indices: Matrix, count: int) -> Matrix:
     """float32 (..., count): 1 where a class is among the k chosen ones `indices` (..., k), else 0.
+
+    Shapes: (..., k) gives (..., count).
+    Dtypes: integer; the result is float32.
+    Gradient: none: indices are not floating-point.
+    Raises: DTypeError for indices that are no integers or have rank 0.
 
     >>> oa.matrix.top_k_mask(oa.matrix.from_list(engine, [[2, 0]]), 4).tolist()
     [[1.0, 0.0, 1.0, 0.0]]

@@ -23,6 +23,8 @@ def _call(name: str, *args: Any) -> Any:
 def logaddexp(a: Operand, b: Operand) -> Matrix:
     """log(exp(a) + exp(b)) without overflow: max(a, b) + log1p(exp(-|a - b|)).
 
+    Gradient: g exp(a - r) to a and g exp(b - r) to b.
+
     >>> oa.matrix.logaddexp(oa.matrix.zeros(engine, (1,)), -1000.0).tolist()
     [0.0]
     """
@@ -61,6 +63,11 @@ def _next64(a: Operand, b: Operand) -> Matrix:
 def nextafter(a: Operand, b: Operand) -> Matrix:
     """The float next to a on the way to b; b where they are equal, NaN if either is. Gradient 0. float32 and float64.
 
+    Shapes: operands broadcast.
+    Dtypes: floating-point, but for float16.
+    Gradient: 0 everywhere.
+    Raises: DTypeError for float16 and other dtypes; ShapeError where shapes do not broadcast.
+
     >>> oa.matrix.nextafter(oa.matrix.ones(engine, ()), 2.0).item() - 1.0 == 2.0**-23
     True
     """
@@ -73,17 +80,44 @@ def nextafter(a: Operand, b: Operand) -> Matrix:
 
 
 def real(x: Matrix) -> Matrix:
-    """The real part: of a real value the value itself."""
+    """The real part: of a real value the value itself.
+
+    Shapes: any; the result has it too.
+    Dtypes: numeric.
+    Gradient: g.
+    Raises: DTypeError for bool.
+
+    >>> oa.matrix.real(oa.matrix.from_list(engine, [1.5])).tolist()
+    [1.5]
+    """
     return positive(x)
 
 
 def imag(x: Matrix) -> Matrix:
-    """The imaginary part: of a real value zeros."""
+    """The imaginary part: of a real value zeros.
+
+    Shapes: any; the result has it too.
+    Dtypes: any.
+    Gradient: none: the result is constant.
+    Raises: ArgumentError for what is no Matrix.
+
+    >>> oa.matrix.imag(oa.matrix.from_list(engine, [1.5])).tolist()
+    [0.0]
+    """
     return zeros_like(x)
 
 
 def conj(x: Matrix) -> Matrix:
-    """The complex conjugate: of a real value the value itself."""
+    """The complex conjugate: of a real value the value itself.
+
+    Shapes: any; the result has it too.
+    Dtypes: numeric.
+    Gradient: g.
+    Raises: DTypeError for bool.
+
+    >>> oa.matrix.conj(oa.matrix.from_list(engine, [1.5])).tolist()
+    [1.5]
+    """
     return positive(x)
 
 

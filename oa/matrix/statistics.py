@@ -34,6 +34,10 @@ def quantile(
 
     Raises DTypeError for integers, ShapeError over no elements, ArgumentError for a fraction outside 0 to 1.
 
+    Shapes: any; the result as in `sum`, with a first axis where q is a sequence.
+    Dtypes: floating-point.
+    Gradient: g, to the elements taken, by their weights.
+
     >>> oa.matrix.quantile(oa.matrix.from_list(engine, [4.0, 1.0, 2.0]), [0.0, 0.75]).tolist()
     [1.0, 3.0]
     """
@@ -81,6 +85,11 @@ def _between(ordered: Matrix, place: float, method: str) -> Matrix:
 def median(x: Matrix, *, axis: Any = None, keepdims: bool = False) -> Matrix:
     """The middle element over `axis`, or the mean of the two: `quantile(x, 0.5)`.
 
+    Shapes: any; the result as in `sum`.
+    Dtypes: floating-point.
+    Gradient: g, to the middle element or half each to the two.
+    Raises: DTypeError for other dtypes; ShapeError over no elements; AxisError for an axis outside x or named twice.
+
     >>> oa.matrix.median(oa.matrix.from_list(engine, [4.0, 1.0, 2.0])).item()
     2.0
     """
@@ -97,6 +106,10 @@ def histogram(
         range: the outer edges where `bins` is a number; by default the least and the greatest element.
 
     NaN and elements outside count nowhere. Raises ArgumentError for no bins or an empty range.
+
+    Shapes: x any; (bins,) and (bins + 1,).
+    Dtypes: numeric; edges have x's where that is floating-point, else float32.
+    Gradient: none: counts are not floating-point.
 
     >>> counts, edges = oa.matrix.histogram(oa.matrix.from_list(engine, [0.0, 1.0, 1.5, 4.0]), 2)
     >>> (counts.tolist(), edges.tolist())

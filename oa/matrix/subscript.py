@@ -210,6 +210,15 @@ def put(x: Matrix, key: Any, value: Any) -> Matrix:
     """x with `value`, broadcast, at `key`: what `x[key] = value` puts in the place of x. Of equal places the last one counts.
 
     The value's dtype must promote to x's. The gradient reaches x outside the key and the value inside it.
+
+    Shapes: x's.
+    Dtypes: any; the value's must promote to it.
+    Gradient: g outside the key to x, inside it to the value.
+    Raises: AxisError for an index outside x; ShapeError where the value does not broadcast; DTypeError for a value that
+    does not promote to x's dtype.
+
+    >>> oa.matrix.put(oa.matrix.from_list(engine, [1, 2, 3]), 1, 9).tolist()
+    [1, 9, 3]
     """
     items = _items(x, key)
     number = _written(x, value)
