@@ -3,7 +3,8 @@
     python -m tools.docs [--check]
 
 `docs/errors.md` lists the classes of `oa.errors`; `docs/benchmarks.md` shows what lies in bench/results/, `docs/ledger.md` what
-lies in docs/ledger/. Nothing here opens a device.
+lies in docs/ledger/; `docs/ops/` has a page an operation, `docs/inventory.json` says what stands for the names of the system
+description. Nothing here opens a device.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from oa import errors
 from oa._schema.registry import operations
+from tools import inventory, ops_pages
 from tools.project import ROOT
 
 ERRORS_HEAD = """\
@@ -145,6 +147,8 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "errors.md": errors_page(),
         ROOT / "docs" / "benchmarks.md": benchmarks_page(),
         ROOT / "docs" / "ledger.md": ledger_page(),
+        inventory.PAGE: inventory.text(),
+        **ops_pages.pages(),
     }
 
 
@@ -160,8 +164,14 @@ def main() -> int:
             if not check:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
+    for path in ops_pages.leftover():
+        stale.append(path)
+        if not check:
+            path.unlink()
     for path in stale:
-        print(f"{path.relative_to(ROOT)} {'is stale: run ./run docs' if check else 'written'}")
+        print(
+            f"{path.relative_to(ROOT)} {'is stale: run ./run docs' if check else 'written' if path.exists() else 'removed'}"
+        )
     return 1 if check and stale else 0
 
 

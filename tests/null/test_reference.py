@@ -1,0 +1,121 @@
+"""The reference: every public operation is described in full, in pages, in the terminal and as data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from oa import matrix as m
+from oa import reference
+from oa.__main__ import main
+from tools import inventory, ops_pages
+
+ENTRIES = {entry.name: entry for entry in reference.entries()}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_part_is_there(name: str) -> None:
+    entry = ENTRIES[name]
+    assert not entry.missing()
+    assert entry.summary and "\n" not in entry.summary
+    assert entry.kinds or entry.dtypes.startswith("none taken"), (
+        f"Dtypes: {entry.dtypes!r} starts with no known words"
+    )
+
+
+def test_every_public_function_is_described() -> None:
+    functions = {n for n in m.__all__ if callable(getattr(m, n)) and not isinstance(getattr(m, n), type)}
+    assert {f"matrix.{n}" for n in functions} == set(ENTRIES)
+
+
+def test_what_a_declaration_knows() -> None:
+    exp = ENTRIES["matrix.exp"]
+    assert exp.gradient == "x: g * r."
+    assert exp.devices() == {"": ("float16", "float32"), "float64 and int64": ("float64",)}
+    assert ENTRIES["matrix.divide"].gradient == "a: g / b; b: -(g * r / b)."
+    assert ENTRIES["matrix.subtract"].gradient == "a: g; b: -g."
+    assert ENTRIES["matrix.floor"].gradient == "0 everywhere."
+    assert "bool" not in ENTRIES["matrix.add"].devices()[""]
+    assert ENTRIES["matrix.logical_and"].devices() == {"": ("bool",)}
+
+
+def test_sections_of_a_docstring() -> None:
+    def sample(x: m.Matrix, y: int = 3) -> m.Matrix:
+        """x
+        to y. Raises ShapeError for odd ones.
+
+        More.
+        Shapes: any,
+            or none.
+        Dtypes: integer; no others.
+
+        >>> 1
+        1
+        """
+        return x
+
+    entry = reference.entry("matrix.sample", sample)
+    assert (entry.formula, entry.notes) == ("x to y.", "More.")
+    assert (entry.shapes, entry.dtypes, entry.kinds) == ("any, or none.", "integer; no others.", "iu")
+    assert (entry.raises, entry.example) == ("ShapeError for odd ones.", ">>> 1\n1")
+    assert entry.signature == "(x: m.Matrix, y: int = 3) -> m.Matrix"
+    assert entry.missing() == ["gradient"]
+
+
+def test_pages() -> None:
+    pages = {path.name: text for path, text in ops_pages.pages().items()}
+    assert len(pages) == len(ENTRIES) + 1
+    for entry in ENTRIES.values():
+        assert f"]({entry.name.removeprefix('matrix.')}.md)" in pages["README.md"]
+    assert "g \\* r" in pages["exp.md"] and "| with int64 | int64, uint64 |" in pages["add.md"]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["ops", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_list_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(said(capsys).splitlines()) == len(ENTRIES)
+    found = said(capsys, "cumulative").splitlines()
+    assert [line.split()[0] for line in found] == [
+        "matrix.cumulative_prod",
+        "matrix.cumulative_sum",
+        "matrix.diff",
+    ]
+
+
+@pytest.mark.parametrize("name", ["exp", "matrix.exp", "oa.matrix.exp"])
+def test_one_operation_in_a_terminal(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    text = said(capsys, name)
+    assert (
+        text.startswith("matrix.exp(x: Matrix) -> Matrix\n")
+        and "Gradient: x: g * r." in text
+        and ">>> " in text
+    )
+
+
+def test_operations_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [row["name"] for row in json.loads(said(capsys, "--json"))] == list(ENTRIES)
+    one = json.loads(said(capsys, "exp", "--json"))
+    assert (one["area"], one["devices"]["every"]) == ("Elementwise", ["float16", "float32"])
+
+
+def test_an_unknown_operation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops", "frobnicate"]) == 1
+    assert "frobnicate" in capsys.readouterr().err
+
+
+def test_the_inventory() -> None:
+    lines = [
+        line for line in inventory.LIST.read_text(encoding="utf-8").splitlines() if line[:1] not in ("", "#")
+    ]
+    rows = {row["name"]: row for row in inventory.rows()}
+    assert len(rows) == len(lines)
+    assert all(row["present"] for row in rows.values() if row["oa"]), (
+        "a name stands for something that does not exist"
+    )
+    for column in ("tested", "documented", "device"):
+        assert not [n for n, row in rows.items() if row["present"] and not row[column]]
+    assert json.loads(inventory.text())["count"]["names"] == len(rows)

@@ -1,0 +1,92 @@
+"""The pages of docs/ops/: one an operation and an index, from `oa.reference`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oa.reference import AREAS, Entry, entries
+from tools.project import ROOT
+
+FOLDER = ROOT / "docs" / "ops"
+
+HEAD = "<!-- Written by `./run docs` from the docstring and the declaration of {name}: change them there. -->"
+
+INDEX = """\
+# Operations
+
+<!-- Written by `./run docs` from docstrings and declarations. -->
+
+{count} operations. In a gradient g is the cotangent of the result, r the result; floating-point operands alone have one.
+Which operation ran on which device: [ledger](../ledger.md). In a terminal: `oa ops`, `oa ops exp`, `oa ops --json`.
+
+Every operation also raises EngineMismatch for operands of two engines, Unsupported for a dtype that the device lacks, and
+ArgumentError for arguments that it does not know.
+"""
+
+
+def page(entry: Entry) -> str:
+    """The reference page of one operation."""
+    parts = [
+        f"# {entry.name}",
+        HEAD.format(name=f"`oa.{entry.name}`"),
+        entry.formula,
+        f"```python\noa.{entry.name}{entry.signature}\n```",
+        entry.notes,
+        f"**Shapes**: {entry.shapes}",
+        f"**Dtypes**: {entry.dtypes}",
+        _devices(entry),
+        f"**Gradient**: {_code(entry.gradient)}",
+        f"**Raises**: {entry.raises}",
+        f"```pycon\n{entry.example}\n```",
+        f"[{entry.area}](README.md#{_anchor(entry.area)})",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _devices(entry: Entry) -> str:
+    found = entry.devices()
+    if not found:
+        return ""
+    rows = [
+        f"| {f'with {needs}' if needs else 'every'} | {', '.join(names)} |" for needs, names in found.items()
+    ]
+    return "\n".join(["| device | dtypes of the operands |", "|---|---|", *rows])
+
+
+def _code(text: str) -> str:
+    """Stars of formulas are no emphasis."""
+    return text.replace("*", "\\*")
+
+
+def _anchor(area: str) -> str:
+    return area.lower().replace(" ", "-")
+
+
+def index(found: list[Entry]) -> str:
+    """The operations by area."""
+    order = list(dict.fromkeys(AREAS.values()))
+    areas = sorted({e.area for e in found}, key=lambda a: (order.index(a) if a in order else len(order), a))
+    parts = [INDEX.format(count=len(found))]
+    for area in areas:
+        rows = [f"| [`{_bare(e)}`]({_bare(e)}.md) | {_cell(e.summary)} |" for e in found if e.area == area]
+        parts.append("\n".join([f"## {area}\n", "| operation | what it is |", "|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _bare(entry: Entry) -> str:
+    return entry.name.rpartition(".")[2]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def pages() -> dict[Path, str]:
+    """Every page by its path."""
+    found = entries()
+    return {FOLDER / "README.md": index(found), **{FOLDER / f"{_bare(e)}.md": page(e) for e in found}}
+
+
+def leftover() -> list[Path]:
+    """Pages of operations that are no more."""
+    return sorted(set(FOLDER.glob("*.md")) - set(pages()))
