@@ -18,6 +18,11 @@ from dataclasses import dataclass
 
 from tools.project import ROOT
 
+#: A user's file, strictly; with a cache of its own, since options differ from those of the package.
+USER_TYPES = (
+    *("--strict", "--warn-unused-ignores", "--follow-imports=silent"),
+    *("--cache-dir", ".mypy_cache/user", "tests/types/user_code.py"),
+)
 #: Lines shown of a check that fails.
 OUTPUT_LINES = 40
 #: git's name for a tree without files: a difference from it shows every line of every file.
@@ -47,6 +52,7 @@ def checks() -> list[Check]:
     python = sys.executable
     found = [
         Check("types", [python, "-m", "mypy"]),
+        Check("user types", [python, "-m", "mypy", *USER_TYPES]),
         Check("kernels", [python, "-m", "tools.pack_sum"]),
         Check("vulkan", [python, "-m", "tools.gen_vk", "--check"]),
         Check("docs", [python, "-m", "tools.docs", "--check"]),

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from oa._graph.node import again
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, DTypeError, EngineMismatch, ShapeError
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class State:
+    #: The type of a cell's value; a plain `State` holds any.
+    V = TypeVar("V", bound=Typed, default=Any)
+else:
+    from typing import TypeVar
+
+    V = TypeVar("V")
+
+
+class State(Generic[V]):
     """A place on the device for a value that changes: parameters, moments, running statistics, a step count.
 
     Shape and dtype are fixed by the first value. `value` is an immutable reading: it keeps what it saw when the cell changes.
@@ -31,23 +41,23 @@ class State:
 
     __slots__ = ("__weakref__", "_held", "_reading", "engine")
 
-    def __init__(self, engine: Any, value: Typed) -> None:
+    def __init__(self, engine: Any, value: V) -> None:
         _check_value(engine, value, "State")
         self.engine = engine
-        self._held: Typed = again(value)
+        self._held: V = again(value)
         self._reading: weakref.ref[Any] | None = None
 
     @property
-    def value(self) -> Any:
+    def value(self) -> V:
         """The present value; while it is held and the cell unchanged, one and the same object."""
         found = self.engine._read_cell(self)
         reading = self._reading() if self._reading is not None else None
         if reading is None or reading._value is not found._value:
             reading = again(found)  # so that `reading[k] = v` leaves the cell as it is
             self._reading = weakref.ref(reading)
-        return reading
+        return reading  # type: ignore[no-any-return]
 
-    def assign(self, value: Typed) -> None:
+    def assign(self, value: V) -> None:
         """Replace the value by one of the same engine, shape and dtype.
 
         Raises ShapeError, DTypeError or EngineMismatch; the cell then keeps its value.

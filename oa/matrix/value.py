@@ -140,7 +140,7 @@ class Matrix(Typed):
             raise TypeError("len() of a rank-0 value")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Matrix]:
         """The slices along the first axis. The value is downloaded once; reading a slice then costs no transfer."""
         if not self.shape:
             raise TypeError("iteration over a rank-0 value")

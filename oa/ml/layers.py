@@ -7,7 +7,7 @@ the engine's seed.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oa import matrix
 from oa.errors import ArgumentError, ShapeError
@@ -41,6 +41,10 @@ class Linear(Module):
         self.weight = Parameter(matrix.uniform(engine, (out_features, in_features), -bound, bound))
         self.bias = Parameter(matrix.uniform(engine, (out_features,), -bound, bound)) if bias else None
 
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Matrix) -> Matrix: ...
+
     def forward(self, x: Matrix) -> Matrix:
         """[..., in_features] -> [..., out_features]."""
         if not x.shape or x.shape[-1] != self.in_features:
@@ -60,6 +64,10 @@ class Embedding(Module):
         self.count, self.width = count, width
         self.weight = Parameter(matrix.normal(engine, (count, width), 0.0, std))
 
+    if TYPE_CHECKING:
+
+        def __call__(self, ids: Matrix) -> Matrix: ...
+
     def forward(self, ids: Matrix) -> Matrix:
         """Integers [...] below `count` -> float32 [..., width]."""
         return matrix.take(self.weight.value, ids, axis=0)
@@ -77,6 +85,10 @@ class LayerNorm(Module):
         self.weight = Parameter(matrix.ones(engine, (width,)))
         self.bias = Parameter(matrix.zeros(engine, (width,)))
 
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Matrix) -> Matrix: ...
+
     def forward(self, x: Matrix) -> Matrix:
         """[..., width] -> [..., width]."""
         return functional.layer_norm(x, self.weight.value, self.bias.value, self.eps)
@@ -91,6 +103,10 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5) -> None:
         functional.check_probability(p, "Dropout")
         self.p = p
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Matrix) -> Matrix: ...
 
     def forward(self, x: Matrix) -> Matrix:
         """Same shape as x."""
@@ -133,6 +149,10 @@ class MultiHeadAttention(Module):
         self.qkv = Linear(engine, width, 3 * width, bias=bias)
         self.out = Linear(engine, width, width, bias=bias)
         self.dropout = Dropout(dropout)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Matrix, mask: Matrix | None = None) -> Matrix: ...
 
     def forward(self, x: Matrix, mask: Matrix | None = None) -> Matrix:
         """[B, T, width] -> [B, T, width]; `mask` is added to the scores and broadcasts to [B, heads, T, T]."""
@@ -180,6 +200,10 @@ class TransformerBlock(Module):
         self.up = Linear(engine, width, expansion * width, bias=bias)
         self.down = Linear(engine, expansion * width, width, bias=bias)
         self.dropout = Dropout(dropout)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Matrix, mask: Matrix | None = None) -> Matrix: ...
 
     def forward(self, x: Matrix, mask: Matrix | None = None) -> Matrix:
         """[B, T, width] -> [B, T, width]."""
