@@ -13,6 +13,7 @@ from oa._version import __version__
 
 if TYPE_CHECKING:
     from oa import core, errors, matrix, ml
+    from oa._device.roofline import Roofline
     from oa._graph.state import State
     from oa._schema.dtype import (
         DType,
@@ -44,6 +45,7 @@ _PUBLIC = {
     "Engine": "engine",
     "Matrix": "matrix",
     "OaError": "errors",
+    "Roofline": "_device.roofline",
     "State": "_graph.state",
     "bool_": "_schema.dtype",
     "default_engine": "engine",
@@ -83,6 +85,7 @@ __all__ = [
     "Engine",
     "Matrix",
     "OaError",
+    "Roofline",
     "State",
     "__version__",
     "bool_",

@@ -78,6 +78,7 @@ class Engine:
         profile: "strict" (Vulkan 1.3) or "compat" (1.2); None takes the best the device has.
         addressing: "address" or "descriptor"; None takes the device's preference. Results are the same.
         seed: of the random stream (64 bits).
+        memory_limit: bytes that the engine may reserve on the device (`engine.memory_limit`); None leaves it to the driver.
 
     Raises:
         DriverNotFound: no Vulkan driver; the message says what to install.
@@ -97,6 +98,7 @@ class Engine:
         profile: str | None = None,
         addressing: str | None = None,
         seed: int = 0,
+        memory_limit: int | None = None,
     ) -> None:
         _free_left()
         self._refusal: Callable[[], OaError] | None = None
@@ -116,6 +118,7 @@ class Engine:
             self._instance.close()
             raise
         self._open(seed)
+        self._pool.limit = memory_limit
         self._announce(request)
         try:
             for check in ON_OPEN:
@@ -507,7 +510,8 @@ class Engine:
     def profile(self) -> Iterator[Profiler]:
         """Time every dispatch submitted inside the block with device timestamps.
 
-        `print(p.table())` gives time per operation, `p.write_trace(path)` a Chrome trace with the user's lines.
+        `print(p.table())` gives time per operation beside the device's roofline, `print(p.lines())` time per line of the user's
+        source, `p.write_trace(path)` a trace for Perfetto and Chrome.
 
         Example:
             >>> with engine.profile() as p:
@@ -517,7 +521,7 @@ class Engine:
         """
         self._check()
         self.flush()
-        profiler, outer = Profiler(self._annotate), self._profiler
+        profiler, outer = Profiler(self._annotate, self.roofline), self._profiler
         self._profiler = profiler
         try:
             yield profiler
@@ -546,6 +550,20 @@ class Engine:
         for drop in self._pool.relief:
             drop()
         self._pool.trim()
+
+    @property
+    def roofline(self) -> _device.Roofline | None:
+        """The best that the device reaches, which plans and profiles compare with; None where no figures are known.
+
+        Example:
+            >>> roof = engine.roofline
+            >>> roof is None or roof.bytes > 0
+            True
+        """
+        affinity = getattr(os, "sched_getaffinity", None)
+        return _device.roofline(
+            self.device.snapshot, len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+        )
 
     @property
     def memory(self) -> MemoryStats:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oa._graph.batching import wanted
 from oa._graph.capture import HIGH_SEED, LOW_SEED, Capture
-from oa._graph.graph import Input, freeze
+from oa._graph.graph import Graph, Input, freeze
 from oa._graph.node import Value, line_of, number_of, standing_for
 from oa._graph.ownership import holders
 from oa._graph.state import State
@@ -22,6 +22,10 @@ from oa._schema.value import Typed
 from oa.audit import audit
 from oa.config import CONFIG
 from oa.errors import ArgumentError, CaptureError, DTypeError, EngineMismatch, ShapeError
+from oa.inspection import Inspectable
+
+if TYPE_CHECKING:
+    from oa._inspect.subject import Subject
 
 
 def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> CapturedPlan:
@@ -90,7 +94,7 @@ class _Slot:
     value: Value | None  #: of `bound`, whatever is assigned to the object
 
 
-class CapturedPlan:
+class CapturedPlan(Inspectable):
     """A recorded function, to be run with `engine.submit(plan)`.
 
     `outputs` has the shape of what the function returned; each run overwrites its values, `.copy()` detaches one, and a view or
@@ -132,9 +136,10 @@ class CapturedPlan:
         owned = frozenset(range(first, len(roots)))
         number = {cells[id(v)]: k for k, v in enumerate(externals) if id(v) in cells}
         carried = tuple((first + k, number[c]) for k, c in enumerate(self._cells) if c in number)
-        self._program = self.engine._programs.lower(
-            replace(graph, inputs=inputs), owned=owned, carried=carried
-        )
+        self._graph: Graph | None = replace(graph, inputs=inputs)
+        self._owned, self._carried = owned, carried
+        self._profile = self.engine._programs.profile
+        self._program = self.engine._programs.lower(self._graph, owned=owned, carried=carried)
         self._plan = self._program.plan
         self._slots = []
         for k in self._program.stored_inputs:
@@ -254,7 +259,7 @@ class CapturedPlan:
         outputs = self._outputs({output: inputs[source] for output, source in taken.items()})
         scalars = self._scalar_words()
         if CONFIG.check:
-            audit(engine, self._program, inputs, scalars, lambda k: line_of(self._nodes[k].where))
+            audit(engine, self._program, inputs, scalars, self._line)
         finals = self._finals(inputs, outputs)
         before = ([c._held for c in self._cells], [(r.storage, r.layout) for r in self._roots], engine._draws)
         last_use = outputs[0].last_use if outputs else 0
@@ -377,6 +382,24 @@ class CapturedPlan:
         """The plan as text: slots, dispatches with their kernels and operands, barriers."""
         text: str = self._plan.text()
         return text
+
+    def _subject(self) -> Subject:
+        from oa._inspect.subject import Subject
+
+        return Subject(
+            self._plan,
+            self._graph,
+            self._profile,
+            self.engine.device.snapshot.name,
+            self.engine.roofline,
+            self._line,
+            self._owned,
+            self._carried,
+        )
+
+    def _line(self, node: int) -> str:
+        """The user's line of an operation, "" where it is not known."""
+        return line_of(self._nodes[node].where) if node < len(self._nodes) else ""
 
     def __repr__(self) -> str:
         d = self.diagnostics

@@ -2,6 +2,7 @@
 
 from oa._device.info import DeviceInfo, describe, to_json
 from oa._device.profile import Limits, Profile, is_software, missing, plan
+from oa._device.roofline import Roofline, roofline
 from oa._device.select import choices, select, usable
 from oa._device.snapshot import CooperativeMatrix, MemoryHeap, MemoryType, QueueFamily, Snapshot, Subgroup
 
@@ -13,6 +14,7 @@ __all__ = [
     "MemoryType",
     "Profile",
     "QueueFamily",
+    "Roofline",
     "Snapshot",
     "Subgroup",
     "choices",
@@ -20,6 +22,7 @@ __all__ = [
     "is_software",
     "missing",
     "plan",
+    "roofline",
     "select",
     "to_json",
     "usable",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oa._kernel.emit.nest import Nest
+from oa._kernel.emit.nest import Address, Nest
 from oa._kernel.matmul.problem import Problem
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.nests import Lowered
@@ -25,8 +25,9 @@ def nest_cost(lowered: Lowered, base: BaseGraph) -> Cost:
     operations = 0
     for place, instr in enumerate(nest.code):
         times = rows if per_row[place] else visits
-        if instr.op == "load":
-            moved[instr.buffer] += times * _itemsize(base, lowered.bindings[instr.buffer][0])
+        if instr.op == "load" and instr.address is not None:
+            count = min(times, _reached(lowered, instr.address, visits))
+            moved[instr.buffer] += count * _itemsize(base, lowered.bindings[instr.buffer][0])
         elif instr.op == "reduce":
             operations += visits
         elif instr.op not in _FREE:
@@ -55,6 +56,25 @@ def _visits(lowered: Lowered) -> tuple[int, int]:
     return (rows if isinstance(rows, int) else 0) * second, first
 
 
+def _reached(lowered: Lowered, address: Address, visits: int) -> int:
+    """How many different elements an address can name: one for each place along the dimensions that it depends on."""
+    found: set[int] = set()
+    stack = [address]
+    while stack:
+        for atom, _ in stack.pop().terms:
+            if isinstance(atom[1], Address):
+                stack.append(atom[1])
+            elif atom[0] == "dim":
+                found.add(atom[1])
+            else:
+                return visits
+    count = 1
+    for axis in found:
+        extent = lowered.words[lowered.nest.extents[axis]]
+        count *= extent if isinstance(extent, int) else visits
+    return count
+
+
 def _per_row(nest: Nest) -> list[bool]:
     """For each instruction whether a row computes it once: from reductions, numbers and loads that stay along the row."""
     if nest.schedule.kind == "flat":
@@ -64,21 +84,20 @@ def _per_row(nest: Nest) -> list[bool]:
         if instr.op == "reduce":
             found.append(True)
         elif instr.address is not None:
-            found.append(not _moves(instr.address.terms, nest.kept, found))
+            found.append(not _moves(instr.address, nest.kept, found))
         else:
             found.append(all(found[a] for a in instr.args))
     return found
 
 
-def _moves(terms: Iterable[tuple[tuple[object, ...], int | None]], kept: int, per_row: list[bool]) -> bool:
+def _moves(address: Address, kept: int, per_row: list[bool]) -> bool:
     """Whether an index changes along the reduced dimensions."""
-    for atom, _ in terms:
-        kind, what = atom[0], atom[1]
-        if kind == "dim" and isinstance(what, int) and what >= kept:
-            return True
-        if kind == "val" and isinstance(what, int) and not per_row[what]:
-            return True
-        if kind in ("div", "mod") and _moves(what.terms, kept, per_row):  # type: ignore[attr-defined]
+    for atom, _ in address.terms:
+        what = atom[1]
+        if isinstance(what, Address):
+            if _moves(what, kept, per_row):
+                return True
+        elif (what >= kept) if atom[0] == "dim" else not per_row[what]:
             return True
     return False
 

@@ -16,7 +16,7 @@ from oa._lower.donate import taken_by_map
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
 from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
-from oa._lower.plan import Access, Cost, Kernel
+from oa._lower.plan import NO_COST, Access, Cost, Kernel
 from oa._lower.pull import Pull
 from oa._lower.route import address, is_trailing, view_source
 from oa._schema import scalar as sc
@@ -46,7 +46,7 @@ class Draft:
     replaces: Mapping[Ref, Ref] = field(
         default_factory=dict
     )  #: results that may lie in the place of values it reads
-    cost: Cost = Cost()
+    cost: Cost = NO_COST
     cluster: int = 0  #: position in `Fusion.clusters`
 
 

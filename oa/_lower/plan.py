@@ -79,6 +79,10 @@ class Cost:
     operations: int = 0
 
 
+#: What is not known to take anything.
+NO_COST = Cost()
+
+
 @dataclass(frozen=True)
 class Dispatch:
     """One kernel over one grid. `operands` are the kernel's buffers in binding order, `words` its plain argument words.
@@ -92,7 +96,7 @@ class Dispatch:
     words: tuple[int | ScalarWord, ...]
     nodes: tuple[int, ...] = ()
     label: str = ""
-    cost: Cost = Cost()
+    cost: Cost = NO_COST
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oa._lower.plan import Plan
+from oa._device import Roofline
+from oa._lower.plan import NO_COST, Cost, Plan
 from oa._run.clock import Clock
 from oa._run.recording import Recording
 from oa.errors import InternalError, Unsupported
@@ -30,6 +31,7 @@ class Row:
     submission: int
     start: float
     ns: float
+    cost: Cost = NO_COST
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,30 @@ class Total:
     count: int
     ns: float
     share: float  #: of all device time in the profile, 0 to 1
+    least: float | None = (
+        None  #: nanoseconds that the roofline allows for them at best; None where it is not known
+    )
+
+    @property
+    def fraction(self) -> float | None:
+        """The part of what the device could do that was reached, 0 to 1."""
+        return None if self.least is None or not self.ns else self.least / self.ns
 
 
 class Profiler:
     """Collects the timestamps of timed submissions. Give it to `Executor.run(timing=...)`; read it any time after.
 
-    `annotate` may give more to say of a row, such as the user's line: it goes into the trace.
+    `annotate` may give more to say of a row, such as the user's lines ("lines", separated by "; "): it goes into the trace.
+    `roofline` is what the device reaches at best.
     """
 
-    def __init__(self, annotate: Callable[[Row], Mapping[str, str]] | None = None) -> None:
+    def __init__(
+        self,
+        annotate: Callable[[Row], Mapping[str, str]] | None = None,
+        roofline: Roofline | None = None,
+    ) -> None:
         self._annotate = annotate
+        self.roofline = roofline
         self._rows: list[Row] = []
         self._waiting: list[Recording] = []
         self._origin: int | None = None
@@ -73,7 +89,9 @@ class Profiler:
             for step, begin, end in zip(steps, ticks, ticks[1:], strict=False):
                 label = step.label or step.kernel.name
                 start, ns = (begin - origin) * period, max(0.0, (end - begin) * period)
-                self._rows.append(Row(label, step.kernel.name, step.nodes, plan.digest, value, start, ns))
+                self._rows.append(
+                    Row(label, step.kernel.name, step.nodes, plan.digest, value, start, ns, step.cost)
+                )
 
         recording.unread = read
         self._waiting.append(recording)
@@ -86,29 +104,77 @@ class Profiler:
         self._rows.sort(key=lambda row: row.submission)
         return list(self._rows)
 
+    def least(self, row: Row) -> float | None:
+        """Nanoseconds that the roofline allows for a row's work at best; None where it is not known."""
+        if self.roofline is None or row.cost == NO_COST:
+            return None
+        return self.roofline.seconds(row.cost.read + row.cost.written, row.cost.operations) * 1e9
+
     def totals(self) -> list[Total]:
         """Time by label, the largest first."""
-        sums: dict[str, tuple[int, float]] = {}
+        return self._totals(lambda row: [row.label])
+
+    def line_totals(self) -> list[Total]:
+        """Time by the user's line, the largest first. A dispatch of several lines counts in equal parts for each, what has no
+        line under "?"."""
+        return self._totals(lambda row: self._more(row).get("lines", "?").split("; "))
+
+    def _totals(self, names: Callable[[Row], list[str]]) -> list[Total]:
+        sums: dict[str, tuple[int, float, float | None]] = {}
         for row in self.rows():
-            count, ns = sums.get(row.label, (0, 0.0))
-            sums[row.label] = count + 1, ns + row.ns
-        whole = sum(ns for _, ns in sums.values()) or 1.0
-        made = [Total(label, count, ns, ns / whole) for label, (count, ns) in sums.items()]
+            found, least = names(row), self.least(row)
+            for name in found:
+                count, ns, known = sums.get(name, (0, 0.0, 0.0))
+                best = None if known is None or least is None else known + least / len(found)
+                sums[name] = count + 1, ns + row.ns / len(found), best
+        whole = sum(ns for _, ns, _ in sums.values()) or 1.0
+        made = [Total(name, count, ns, ns / whole, best) for name, (count, ns, best) in sums.items()]
         return sorted(made, key=lambda total: (-total.ns, total.label))
 
     def table(self) -> str:
-        """The totals as text."""
-        totals = self.totals()
+        """The totals as text; the last column is the part of the roofline that was reached."""
+        return self._table("operation", self.totals())
+
+    def lines(self) -> str:
+        """The totals by the user's line as text."""
+        return self._table("line", self.line_totals())
+
+    def _table(self, what: str, totals: list[Total]) -> str:
         width = max([9, *(len(total.label) for total in totals)])
-        lines = [f"{'operation':<{width}} {'count':>7} {'total us':>12} {'mean us':>10} {'share':>7}"]
+        roof = f" {'of roof':>8}" if self.roofline is not None else ""
+        lines = [f"{what:<{width}} {'count':>7} {'total us':>12} {'mean us':>10} {'share':>7}{roof}"]
         for total in totals:
             us = total.ns / 1e3
+            reached = "" if total.fraction is None else f"{total.fraction:>8.1%}"
             lines.append(
                 f"{total.label:<{width}} {total.count:>7} {us:>12.1f} {us / total.count:>10.2f} {total.share:>7.1%}"
+                + (f" {reached:>8}" if roof else "")
             )
         whole = sum(total.ns for total in totals) / 1e3
-        lines.append(f"{'all':<{width}} {sum(total.count for total in totals):>7} {whole:>12.1f}")
+        lines.append(f"{'all':<{width}} {len(self._rows):>7} {whole:>12.1f}")
         return "\n".join(lines) + "\n"
+
+    def _more(self, row: Row) -> Mapping[str, str]:
+        return self._annotate(row) if self._annotate is not None else {}
+
+    def _work(self, row: Row) -> dict[str, object]:
+        """What a row's work took, for the trace."""
+        cost = row.cost
+        if cost == NO_COST:
+            return {}
+        moved = cost.read + cost.written
+        found: dict[str, object] = {
+            "bytes read": cost.read,
+            "bytes written": cost.written,
+            "operations": cost.operations,
+        }
+        least = self.least(row)
+        if self.roofline is not None and least is not None and row.ns:
+            found["bound by"] = self.roofline.bound(moved, cost.operations)
+            found["roofline fraction"] = round(least / row.ns, 4)
+        if row.ns:
+            found["GB/s"] = round(moved / row.ns, 3)
+        return found
 
     def write_trace(self, path: str | Path) -> Path:
         """Write a Chrome trace (chrome://tracing, Perfetto) and return its path."""
@@ -117,7 +183,7 @@ class Profiler:
             {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name", "args": {"name": "compute queue"}},
         ]
         for row in self.rows():
-            more = dict(self._annotate(row)) if self._annotate is not None else {}
+            more = {**self._work(row), **self._more(row)}
             events.append(
                 {
                     "ph": "X",

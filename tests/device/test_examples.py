@@ -1,6 +1,6 @@
 """Every example in the documentation runs: the README's, and those of the docstrings of the public modules.
 
-Docstrings may use `oa`, `np`, an `engine`, and for training a `model` with `inputs` and `targets`.
+Docstrings may use `oa`, `np`, an `engine`, a `folder` to write to, and for training a `model` with `inputs` and `targets`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,15 @@ import pytest
 import oa
 from tools.project import ROOT
 
-PACKAGES = ("oa.engine", "oa.plan", "oa.matrix", "oa.ml", "oa._graph.state")
+PACKAGES = (
+    "oa.engine",
+    "oa.plan",
+    "oa.inspection",
+    "oa._device.roofline",
+    "oa.matrix",
+    "oa.ml",
+    "oa._graph.state",
+)
 
 
 def modules() -> Iterator[str]:
@@ -45,12 +54,14 @@ def test_the_readme_runs() -> None:
         exec(block, {})
 
 
-def names(engine: Any) -> dict[str, Any]:
+def names(engine: Any, folder: Path) -> dict[str, Any]:
     """What an example may take for granted."""
     return {
         "oa": oa,
         "np": np,
         "engine": engine,
+        "folder": folder,
+        "Roofline": oa.Roofline,
         "model": oa.ml.Linear(engine, 3, 2),
         "inputs": oa.matrix.ones(engine, (4, 3)),
         "targets": oa.matrix.from_list(engine, [0, 1, 1, 0]),
@@ -58,8 +69,8 @@ def names(engine: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
-def test_docstring_example(any_engine: Any, example: doctest.DocTest) -> None:
-    example.globs = names(any_engine)
+def test_docstring_example(any_engine: Any, example: doctest.DocTest, tmp_path: Path) -> None:
+    example.globs = names(any_engine, tmp_path)
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     failed, _ = runner.run(example, out=said.append)
