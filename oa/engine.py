@@ -227,17 +227,25 @@ class Engine:
         for value in values:
             if value.batch is not batch and value.storage is None and value.number is None:
                 raise self._unusable(value)
-        made = []
-        for value in batch.append(instance, values, caller()):
-            handle = facade(self, value)
-            value.handle = ref(handle)
-            made.append(handle)
-        if self._tapes:
-            for tape in self._tapes:
-                tape.record(instance, values, made)
+        located = self._capture is not None or self._profiler is not None or CONFIG.check
+        where = caller() if located else None  # nobody else asks for the line
+        results = batch.append(instance, values, where)
+        made: Any
+        handles: tuple[Typed, ...]
+        if len(results) == 1:
+            (value,) = results
+            made = facade(self, value)
+            value.handle = ref(made)
+            handles = (made,)
+        else:
+            made = handles = tuple([facade(self, value) for value in results])
+            for value, handle in zip(results, handles):
+                value.handle = ref(handle)
+        for tape in self._tapes:
+            tape.record(instance, values, handles)
         if batch.count >= FULL_BATCH and self._capture is None:
             self.flush()
-        return made[0] if len(made) == 1 else tuple(made)
+        return made
 
     def scalar_value(self, spec: Spec, number: bool | int | float) -> Value:
         """A Python number as an operand: data, not part of any key."""

@@ -105,16 +105,14 @@ def number_of(value: Value) -> int:
 
 
 class Node:
-    """One recorded operation."""
+    """One recorded operation. `where` is the user's place, None where nobody will ask for it (`Engine.record`)."""
 
     __slots__ = ("inputs", "instance", "outputs", "where")
 
-    def __init__(
-        self, instance: Instance, inputs: tuple[Value, ...], outputs: tuple[Value, ...], where: Where
-    ) -> None:
+    def __init__(self, instance: Instance, inputs: tuple[Value, ...], where: Where | None) -> None:
         self.instance = instance
         self.inputs = inputs
-        self.outputs = outputs
+        self.outputs: tuple[Value, ...] = ()
         self.where = where
 
 
@@ -159,24 +157,32 @@ class Batch:
             self.count += 1
         self.nodes.append(node)
 
-    def append(self, instance: Instance, inputs: tuple[Value, ...], where: Where) -> list[Value]:
+    def append(
+        self, instance: Instance, inputs: tuple[Value, ...], where: Where | None
+    ) -> tuple[Value, ...]:
         """Record one node and return its results."""
-        key = self.key
-        key.append(instance.id)
+        known = self._external
+        key = [instance.id]
         for value in inputs:
-            key.append(value.ordinal if value.batch is self else self.external(value))
-        node = Node(instance, inputs, (), where)
+            if value.batch is self:
+                key.append(value.ordinal)
+            else:
+                key.append(known.get(id(value)) or self.external(value))
+        node = Node(instance, inputs, where)
         made = []
+        count = self.count
         for out in instance.outs:
             value = Value(out)
             value.batch = self
             value.node = node
-            value.ordinal = self.count
-            self.count += 1
+            value.ordinal = count
+            count += 1
             made.append(value)
-        node.outputs = tuple(made)
+        node.outputs = outputs = tuple(made)
+        self.key += key
+        self.count = count
         self.nodes.append(node)
-        return made
+        return outputs
 
 
 #: Identities of code objects of this package, which live as long as it does.
@@ -203,8 +209,10 @@ def _is_inner(frame: FrameType) -> bool:
     return True
 
 
-def line_of(where: Where) -> str:
+def line_of(where: Where | None) -> str:
     """`file:line` of a recorded place."""
+    if where is None:
+        return "a line that was not kept"
     code, offset = where
     line = code.co_firstlineno
     for start, stop, at in code.co_lines():

@@ -38,7 +38,15 @@ class Slice:
     steps: tuple[int, ...]
 
 
-View = Reshape | Permute | Broadcast | Slice
+@dataclass(frozen=True)
+class Window:
+    """A vector's elements from `start` on, in row-major order under `shape`."""
+
+    start: int
+    shape: Shape
+
+
+View = Reshape | Permute | Broadcast | Slice | Window
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from oa._graph.views import Broadcast, Permute, Reshape, Slice, View
+from oa._graph.views import Broadcast, Permute, Reshape, Slice, View, Window
 from oa._schema.scalar import Scalar
 from oa._schema.spec import Shape
 
@@ -191,6 +191,8 @@ def through(view: View, coords: Coords, extents: Shape) -> Coords:
         return tuple(
             Ix(start) + coord.scaled(step) for coord, start, step in zip(coords, view.starts, view.steps)
         )
+    if isinstance(view, Window):
+        return (Ix(view.start) + _flatten(coords, view.shape),)
     return _reshape(view, coords, extents)
 
 

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from oa._schema.dtype import DType, check_fits
-from oa._schema.op import Instance, Number, Operation, freeze
+from oa._schema.op import EMPTY, Instance, Number, Operation, freeze
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
-from oa.errors import ArgumentError, EngineMismatch, InternalError
+from oa.errors import ArgumentError, EngineMismatch, InternalError, OaError
+
+#: Types of numbers whose every value takes the same dtype beside the same operands, checked for its range apart.
+_NUMBERS = frozenset(Number)
 
 
 def _reject(operation: Operation, name: str, value: Any) -> ArgumentError:
@@ -24,25 +27,20 @@ def _reject(operation: Operation, name: str, value: Any) -> ArgumentError:
     )
 
 
-def _engine_of(operation: Operation, operands: tuple[Any, ...]) -> Any:
-    engine = None
-    for value in operands:
-        if isinstance(value, Typed):
-            if engine is None:
-                engine = value._engine
-            elif value._engine is not engine:
-                raise EngineMismatch(
-                    f"{operation.name}: the operands belong to two engines, {engine!r} and {value._engine!r};"
-                    " move one over with oa.matrix.from_numpy(engine, value.to_numpy())"
-                )
-    if engine is None:
-        for name, value in zip(operation.operands, operands):
-            if not isinstance(value, Number):
-                raise _reject(operation, name, value)
-        raise ArgumentError(
-            f"{operation.name}: none of the operands is an oa value; make one with oa.matrix.full(engine, (), value)"
-        )
-    return engine
+def _two_engines(operation: Operation, first: Any, second: Any) -> EngineMismatch:
+    return EngineMismatch(
+        f"{operation.name}: the operands belong to two engines, {first!r} and {second!r};"
+        " move one over with oa.matrix.from_numpy(engine, value.to_numpy())"
+    )
+
+
+def _no_value(operation: Operation, operands: tuple[Any, ...]) -> ArgumentError:
+    for name, value in zip(operation.operands, operands):
+        if not isinstance(value, Number):
+            return _reject(operation, name, value)
+    return ArgumentError(
+        f"{operation.name}: none of the operands is an oa value; make one with oa.matrix.full(engine, (), value)"
+    )
 
 
 def _number(operation: Operation, name: str, value: Any) -> bool | int | float:
@@ -57,52 +55,97 @@ def _number(operation: Operation, name: str, value: Any) -> bool | int | float:
 
 
 def record(
-    operation: Operation, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]
+    operation: Operation, operands: tuple[Any, ...], attrs: tuple[Any, ...], facade: type[Typed]
 ) -> Any:
-    """Record one call: operands in order, Python numbers made into scalar operands."""
-    engine = _engine_of(operation, operands)
-    specs: list[Any] = [v._value.spec if isinstance(v, Typed) else type(v) for v in operands]
-    key = (*specs, freeze(tuple(attrs.items()))) if attrs else tuple(specs)
-    # A Python number among the operands never has a key: its type stands where a spec would.
+    """Record one call: operands in order, Python numbers made into scalar operands, attributes complete and in order."""
+    engine = None
+    specs: list[Any] = []
+    numbers = False
+    for operand in operands:
+        if isinstance(operand, Typed):
+            specs.append(operand._value.spec)
+            if operand._engine is not engine:
+                if engine is not None:
+                    raise _two_engines(operation, engine, operand._engine)
+                engine = operand._engine
+        else:
+            specs.append(type(operand))
+            numbers = True
+    if engine is None:
+        raise _no_value(operation, operands)
+    key = (*specs, *map(freeze, attrs)) if attrs else tuple(specs)
+    if numbers:
+        return _record_weak(operation, engine, operands, attrs, key, facade)
     found = operation.cache.get(key)
     if found is None:
-        return _record_general(operation, engine, operands, attrs, facade)
+        found = make_instance(operation, tuple(specs), attrs, facade)
     return engine.record(found, tuple([v._value for v in operands]), facade)
 
 
-def _record_general(
-    operation: Operation, engine: Any, operands: tuple[Any, ...], attrs: dict[str, Any], facade: type[Typed]
+def _record_weak(
+    operation: Operation,
+    engine: Any,
+    operands: tuple[Any, ...],
+    attrs: tuple[Any, ...],
+    key: Any,
+    facade: type[Typed],
 ) -> Any:
+    """A call with Python numbers among the operands, or with what is neither number nor value."""
+    found = operation.weak.get(key)
+    if found is None:
+        operands, instance, scalars = _resolve(operation, operands, attrs, facade)
+        if _NUMBERS.issuperset(type(v) for v, s in zip(operands, scalars) if s is not None):
+            operation.weak[key] = instance, scalars
+    else:
+        instance, scalars = found
+    values = []
+    for operand, scalar in zip(operands, scalars):
+        if scalar is None:
+            values.append(operand._value)
+        else:
+            check_fits(operand, scalar.dtype, operation.name)
+            values.append(engine.scalar_value(scalar, operand))
+    return engine.record(instance, tuple(values), facade)
+
+
+def _resolve(
+    operation: Operation, operands: tuple[Any, ...], attrs: tuple[Any, ...], facade: type[Typed]
+) -> tuple[tuple[Any, ...], Instance, tuple[Spec | None, ...]]:
+    """The operands with every number a Python one, the instance, and by operand the spec that a number takes."""
     names = (
         operation.operands if not operation.variadic else tuple(f"operand {i}" for i in range(len(operands)))
     )
     dtypes = {n: v._value.spec.dtype for n, v in zip(names, operands) if isinstance(v, Typed)}
-    values, specs = [], []
+    given: list[Any] = []
+    specs: list[Spec] = []
+    scalars: list[Spec | None] = []
     for name, operand in zip(names, operands):
         if isinstance(operand, Typed):
-            value = operand._value
+            given.append(operand)
+            specs.append(operand._value.spec)
+            scalars.append(None)
         else:
             number = _number(operation, name, operand)
             dtype = operation.weak_dtype(name, number, dtypes)
             check_fits(number, dtype, operation.name)
-            value = engine.scalar_value(spec(dtype, ()), number)
-        values.append(value)
-        specs.append(value.spec)
-    instance = make_instance(operation, tuple(specs), attrs, facade)
-    return engine.record(instance, tuple(values), facade)
+            given.append(number)
+            specs.append(spec(dtype, ()))
+            scalars.append(specs[-1])
+    return tuple(given), make_instance(operation, tuple(specs), attrs, facade), tuple(scalars)
 
 
 def make_instance(
-    operation: Operation, specs: tuple[Spec, ...], attrs: dict[str, Any], facade: type[Typed]
+    operation: Operation, specs: tuple[Spec, ...], attrs: tuple[Any, ...], facade: type[Typed]
 ) -> Instance:
     """The instance for these specs and attributes; a composite's is made by tracing its body."""
-    key = (*specs, freeze(tuple(attrs.items()))) if attrs else specs
+    key = (*specs, *map(freeze, attrs))
     found = operation.cache.get(key)
     if found is not None:
         return found
+    named = dict(zip(operation.attributes, attrs))
     if operation.form == "composite":
-        return trace_composite(operation, specs, attrs, key, facade)
-    return operation.instance(specs, attrs, key)
+        return trace_composite(operation, specs, named, key, facade)
+    return operation.instance(specs, named, key)
 
 
 def _untraced(operation: Operation, *_: Any) -> Instance:
@@ -117,23 +160,24 @@ def wrap(
     operation: Operation, function: Callable[..., Any], facade: Callable[[], type[Typed]]
 ) -> Callable[..., Any]:
     """The public function of `operation`."""
-    names, defaults = operation.operands, operation.attributes
-    count = len(names)
+    defaults = tuple(operation.attributes.values())
+    complete = not any(value is EMPTY for value in defaults)
+    count, total = len(operation.operands), len(operation.defaults)
 
     if operation.variadic:
 
-        def call(*operands: Any, **attrs: Any) -> Any:
-            return record(operation, operands, {**defaults, **attrs}, facade())
+        def call(*operands: Any, **named: Any) -> Any:
+            attrs = defaults if complete and not named else _attributes(operation, operands, named)
+            return record(operation, operands, attrs, facade())
 
     elif not defaults and count == 2:
         call = _binary(operation, facade)
     else:
 
-        def call(*operands: Any, **named: Any) -> Any:
-            if defaults or named or len(operands) != count:
-                operands, attrs = _bind(operation, operands, named)
-                return record(operation, operands, attrs, facade())
-            return record(operation, operands, {}, facade())
+        def call(*given: Any, **named: Any) -> Any:
+            if named or len(given) != total:
+                given = _bind(operation, given, named)
+            return record(operation, given[:count], given[count:], facade())
 
     wrapped = functools.wraps(function)(call)
     wrapped.operation = operation  # type: ignore[attr-defined]
@@ -154,32 +198,45 @@ def _binary(operation: Operation, facade: Callable[[], type[Typed]]) -> Callable
                 if found is not None:
                     return a._engine.record(found, (left, right), made[0])
         else:
-            operands, _ = _bind(operation, operands, named)
+            operands = _bind(operation, operands, named)
         if not made:
             made.append(facade())
-        return record(operation, operands, {}, made[0])
+        return record(operation, operands, (), made[0])
 
     return call
 
 
-def _bind(
-    operation: Operation, args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Operands and complete attributes from any mix of positional and named arguments."""
-    parameters = operation.parameters
-    values = dict(operation.attributes)
-    values.update(zip(parameters, args))
-    values.update(named)
-    if (
-        len(args) > len(parameters)
-        or len(values) != len(parameters)
-        or operation.missing(values, args, named)
-    ):
-        try:
-            operation.signature.bind(*args, **named)
-        except TypeError as error:
-            raise ArgumentError(f"{operation.name}{operation.signature}: {error}") from None
-    return tuple([values[n] for n in operation.operands]), {n: values[n] for n in operation.attributes}
+def _bind(operation: Operation, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """Operands and then complete attributes from any mix of positional and named arguments."""
+    values = list(given)
+    used = 0
+    for name, default in operation.defaults[len(given) :]:
+        if name in named:
+            used += 1
+            values.append(named[name])
+        elif default is EMPTY:
+            raise _unbound(operation, given, named)
+        else:
+            values.append(default)
+    if used != len(named) or len(values) != len(operation.defaults):
+        raise _unbound(operation, given, named)
+    return tuple(values)
+
+
+def _attributes(operation: Operation, operands: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """The complete attributes of an operation that takes any number of operands."""
+    values = tuple({**operation.attributes, **named}.values())
+    if len(values) != len(operation.attributes) or any(v is EMPTY for v in values):
+        raise _unbound(operation, operands, named)
+    return values
+
+
+def _unbound(operation: Operation, given: tuple[Any, ...], named: dict[str, Any]) -> OaError:
+    try:
+        operation.signature.bind(*given, **named)
+    except TypeError as error:
+        return ArgumentError(f"{operation.name}{operation.signature}: {error}")
+    return InternalError(f"{operation.name}{operation.signature}: arguments that fit were refused")
 
 
 def dtype_of(value: Any) -> DType | None:

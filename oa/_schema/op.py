@@ -33,6 +33,10 @@ R = TypeVar("R")
 OPERAND_ANNOTATIONS = frozenset({"Matrix", "Operand"})
 #: Instances that an operation remembers: one for each mix of operand specs and attributes.
 INSTANCES = 1024
+#: Stands for the default of an attribute that has none.
+EMPTY = inspect.Parameter.empty
+#: Types whose values are equal only when they are the same.
+_EXACT = frozenset({int, str})
 _KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "floating-point"}
 Number = (bool, int, float)
 
@@ -49,7 +53,7 @@ class Inference:
 class Instance:
     """One operation on operands of given specs with given attributes: everything about a node that is not its inputs."""
 
-    __slots__ = ("attrs", "body", "id", "ins", "op", "outs", "params", "template", "vjps")
+    __slots__ = ("attrs", "body", "id", "ins", "keeps", "op", "outs", "params", "template", "vjps")
     _count = 0
 
     def __init__(self, op: Operation, ins: tuple[Spec, ...], attrs: dict[str, Any], found: Inference) -> None:
@@ -58,6 +62,8 @@ class Instance:
         self.template: Any = None
         #: By operand: the instance of its cotangent and the operands that this reads, None where nothing flows back.
         self.vjps: dict[int, tuple[Instance, tuple[int, ...]] | None] = {}
+        #: By which operands are watched: what a tape keeps for the gradient rule (`oa.ml.tape`).
+        self.keeps: dict[tuple[bool, ...], Any] = {}
         self.id = Instance._count
         Instance._count += 1
 
@@ -68,14 +74,20 @@ class Instance:
 
 
 def freeze(value: Any) -> Any:
-    """`value` as a dictionary key that tells 1, True and 1.0, and 0.0 and -0.0, apart."""
+    """`value` as a dictionary key that tells 1, True and 1.0, and 0.0 and -0.0, apart.
+
+    An int or a str is its own key; of anything else but a sequence the key starts with its type, which no key of a sequence does.
+    """
+    kind = type(value)
+    if kind in _EXACT:
+        return value
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(v) for v in value)
+        return tuple(value) if _EXACT.issuperset(map(type, value)) else tuple([freeze(v) for v in value])
     if isinstance(value, float):
-        return ("f", struct.pack("<d", value))
-    if isinstance(value, slice):
-        return ("s", freeze(value.start), freeze(value.stop), freeze(value.step))
-    return (type(value), value)
+        return (kind, struct.pack("<d", value))
+    if kind is slice:
+        return (slice, freeze(value.start), freeze(value.stop), freeze(value.step))
+    return (kind, value)
 
 
 @dataclass(eq=False)
@@ -92,7 +104,13 @@ class Operation:
     exclude: tuple[str, ...] = ()
     gradient: Callable[..., Any] | None = None
     saves: tuple[str, ...] = ()
+    #: By operand specs and frozen attributes.
     cache: Recent[Any, Instance] = field(default_factory=lambda: Recent(INSTANCES))
+    #: The same for calls with Python numbers, whose types stand where a spec would: the instance, and by operand the spec that
+    #: a number takes, None for an operand that is a value.
+    weak: Recent[Any, tuple[Instance, tuple[Spec | None, ...]]] = field(
+        default_factory=lambda: Recent(INSTANCES)
+    )
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
@@ -102,15 +120,9 @@ class Operation:
         return inspect.signature(self.function)
 
     @functools.cached_property
-    def parameters(self) -> tuple[str, ...]:
-        """All parameter names in order."""
-        return tuple(self.signature.parameters)
-
-    def missing(self, values: dict[str, Any], args: tuple[Any, ...], named: dict[str, Any]) -> bool:
-        """Whether a parameter has no value, or is given twice or unknown."""
-        known = self.parameters
-        twice = any(n in named for n in known[: len(args)])
-        return twice or any(n not in values or values[n] is inspect.Parameter.empty for n in known)
+    def defaults(self) -> tuple[tuple[str, Any], ...]:
+        """Every parameter in order, operands first, with its default, `EMPTY` where it has none."""
+        return (*((n, EMPTY) for n in self.operands), *self.attributes.items())
 
     @functools.cached_property
     def variadic(self) -> bool:
@@ -127,10 +139,8 @@ class Operation:
         return found
 
     def instance(self, ins: tuple[Spec, ...], attrs: dict[str, Any], key: Any) -> Instance:
-        """The instance under `key`, made on first use."""
-        found = self.cache.get(key)
-        if found is None:
-            found = self.cache[key] = Instance(self, ins, attrs, self.infer(ins, attrs))
+        """A new instance, kept under `key`."""
+        found = self.cache[key] = Instance(self, ins, attrs, self.infer(ins, attrs))
         return found
 
     def check_kind(self, dtype: DType) -> None:

@@ -12,6 +12,7 @@ from oa.errors import ArgumentError, AxisError, ShapeError
 
 MAX_RANK = 8
 Shape = tuple[int, ...]
+_INTS = frozenset({int})
 
 
 class Spec:
@@ -48,6 +49,10 @@ def spec(dtype: DType, shape: Shape) -> Spec:
 
 def as_shape(value: Any, operation: str) -> Shape:
     """A shape given as an int or a sequence of ints, checked."""
+    plain = type(value) is tuple and len(value) <= MAX_RANK and _INTS.issuperset(map(type, value))
+    if plain and min(value, default=0) >= 0:
+        checked: Shape = value
+        return checked
     items: Iterable[Any] = (value,) if isinstance(value, int) or hasattr(value, "__index__") else value
     try:
         shape = tuple(int(v.__index__()) for v in items)
@@ -83,6 +88,8 @@ def broadcast(shapes: Sequence[Shape], operation: str, names: Sequence[str] = ()
 
 def normalize_axis(axis: Any, rank: int, operation: str) -> int:
     """`axis` counted from the front; AxisError when it lies outside [-rank, rank)."""
+    if type(axis) is int and -rank <= axis < rank:
+        return axis if axis >= 0 else axis + rank
     try:
         index = int(axis.__index__())
     except (TypeError, AttributeError):
@@ -111,4 +118,4 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
     for extent in reversed(shape):
         strides.append(step)
         step *= extent
-    return tuple(reversed(strides))
+    return tuple(strides[::-1])

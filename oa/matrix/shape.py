@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oa._graph.node import again
-from oa._graph.views import Broadcast, Permute, Reshape, Slice
+from oa._graph.views import Broadcast, Permute, Reshape, Slice, Window
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
 from oa._schema.dtype import promote
@@ -47,22 +47,42 @@ def reshape(x: Matrix, shape: Any, *, copy: bool | None = None) -> Matrix:
     >>> oa.matrix.reshape(oa.matrix.arange(engine, 6), (2, -1)).shape
     (2, 3)
     """
-    items = list(shape) if isinstance(shape, (tuple, list)) else [shape]
-    known = math.prod(sp.as_shape([1 if s == -1 else s for s in items], "matrix.reshape"))
-    if items.count(-1) > 1:
-        raise ShapeError(f"matrix.reshape: shape {tuple(items)} has more than one -1")
-    if -1 in items:
-        if known == 0 or x.size % known:
-            raise ShapeError(
-                f"matrix.reshape: {x.size} elements of shape {x.shape} do not fit {tuple(items)}"
-            )
-        items[items.index(-1)] = x.size // known
-    wanted = sp.as_shape(tuple(items), "matrix.reshape")
+    items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    wanted = sp.as_shape(_inferred(x, items) if -1 in items else items, "matrix.reshape")
     if math.prod(wanted) != x.size:
         raise ShapeError(
             f"matrix.reshape: shape {x.shape} has {x.size} elements, shape {wanted} has {math.prod(wanted)}"
         )
     return again(x) if wanted == x.shape else _reshape(x, wanted)
+
+
+def _inferred(x: Matrix, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`items` with the extent that x leaves in the place of its one -1."""
+    known = math.prod(sp.as_shape(tuple(1 if s == -1 else s for s in items), "matrix.reshape"))
+    if items.count(-1) > 1:
+        raise ShapeError(f"matrix.reshape: shape {items} has more than one -1")
+    if known == 0 or x.size % known:
+        raise ShapeError(f"matrix.reshape: {x.size} elements of shape {x.shape} do not fit {items}")
+    return tuple(x.size // known if s == -1 else s for s in items)
+
+
+@primitive("view")
+def _window(x: Matrix, start: int, shape: tuple[int, ...]) -> Matrix:
+    """The elements of a vector from `start` on in row-major order under `shape`."""
+    found: Spec = x  # type: ignore[assignment]
+    return _view(found, shape, Window(start, shape))
+
+
+@gradient(_window)
+def _window_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    flat = reshape(ct, (ct.size,))
+    return (_pad(flat, instance.ins[0].shape, (instance.attrs["start"],), (1,)),)
+
+
+def window(x: Matrix, start: int, shape: tuple[int, ...]) -> Matrix:
+    """`reshape(x[start : start + size], shape)` of a vector that is so long, as one operation."""
+    found: Matrix = _window(x, start, shape)
+    return found
 
 
 @primitive("view")

@@ -10,6 +10,7 @@ from oa import matrix
 from oa._graph.state import State
 from oa.errors import ArgumentError, DTypeError, EngineMismatch, ShapeError
 from oa.matrix import Matrix
+from oa.matrix.shape import window
 from oa.ml import tape
 
 #: A parameter starts at a multiple of so many elements: 256 bytes, the widest alignment any kernel asks for.
@@ -208,7 +209,7 @@ def as_matrix(engine: Any, value: Any) -> Matrix:
 
 
 def _part(flat: Matrix, start: int, shape: tuple[int, ...]) -> Matrix:
-    return matrix.reshape(flat[start : start + _count(shape)], shape)
+    return window(flat, start, shape)
 
 
 def _count(shape: tuple[int, ...]) -> int:

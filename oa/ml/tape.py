@@ -125,44 +125,20 @@ class GradientTape:
 
     def record(self, instance: Instance, values: tuple[Value, ...], results: Sequence[Typed]) -> None:
         """Called by the engine for every operation while the tape is open."""
-        watched = tuple(v.serial in self._watched for v in values)
-        if True not in watched or not instance.outs[0].dtype.is_float:
+        own = self._watched
+        watched = tuple([v.serial in own for v in values])
+        if True not in watched:
             return
-        kept = self._kept(instance, values, watched, results)
-        if kept is None:
+        keeps = instance.keeps.get(watched, False)
+        if keeps is False:
+            keeps = instance.keeps[watched] = _keeps(instance, watched)
+        if keeps is None:
             return
-        inputs = tuple(number_of(v) for v in values)
-        outputs = tuple(number_of(h._value) for h in results)
-        self._watched.update(outputs)
+        kept = {name: _handle(values[k] if k >= 0 else results[0]._value) for name, k in keeps}
+        inputs = tuple([v.serial or number_of(v) for v in values])
+        outputs = tuple([number_of(h._value) for h in results])
+        own.update(outputs)
         self._entries.append(_Entry(instance, inputs, outputs, watched, kept))
-
-    def _kept(
-        self,
-        instance: Instance,
-        values: tuple[Value, ...],
-        watched: tuple[bool, ...],
-        results: Sequence[Typed],
-    ) -> dict[str | int, Any] | None:
-        """Handles of exactly what the gradient rule names; None when nothing flows back."""
-        kind = instance.op.kind
-        if kind == "composite":
-            return {k: _handle(v) for k, v in enumerate(values)}
-        if kind == "pointwise":
-            needed: set[int] = set()
-            flows = False
-            for k, flag in enumerate(watched):
-                rule = Derived.pointwise_vjp(instance, k) if flag else None
-                if rule is not None:
-                    flows = True
-                    needed.update(rule[1])
-            return {k: _handle(values[k]) for k in needed} if flows else None
-        if instance.op.gradient is None:
-            return None
-        names = instance.op.operands
-        kept: dict[str | int, Any] = {}
-        for name in instance.op.saves:
-            kept[name] = _handle(results[0]._value if name == "result" else values[names.index(name)])
-        return kept
 
     # -- playing back
 
@@ -228,6 +204,24 @@ class GradientTape:
                 "the tape is closed or consumed by an earlier gradient();"
                 " record again, or make it with GradientTape(persistent=True)"
             )
+
+
+def _keeps(instance: Instance, watched: tuple[bool, ...]) -> tuple[tuple[str | int, int], ...] | None:
+    """What the gradient rule names when these operands are watched: by name or position, each an operand or, as -1, the
+    result. None when nothing flows back."""
+    kind = instance.op.kind
+    if not instance.outs[0].dtype.is_float:
+        return None
+    if kind == "composite":
+        return tuple((k, k) for k in range(len(watched)))
+    if kind == "pointwise":
+        rules = [Derived.pointwise_vjp(instance, k) for k, flag in enumerate(watched) if flag]
+        found = [rule for rule in rules if rule is not None]
+        return tuple((k, k) for k in sorted({k for rule in found for k in rule[1]})) if found else None
+    if instance.op.gradient is None:
+        return None
+    names = instance.op.operands
+    return tuple((n, -1 if n == "result" else names.index(n)) for n in instance.op.saves)
 
 
 def _handle(value: Value) -> Any:
