@@ -25,6 +25,7 @@ from oa._graph.ownership import holders
 from oa._graph.state import State
 from oa._graph.trace import trace
 from oa._graph.views import Layout, contiguous
+from oa._inspect.changes import Compilation
 from oa._kernel.pack import Kernel
 from oa._lower.passes import Program
 from oa._lower.plan import Access, Dispatch, Operand, Plan, Slot, Space
@@ -589,8 +590,26 @@ class Engine:
 
     @property
     def diagnostics(self) -> dict[str, int]:
-        """Counters since the engine was made: submissions, dispatches, recordings, plan cache hits and more."""
+        """Counters since the engine was made: submissions, dispatches, recordings, plan cache hits and more.
+
+        `lowerings` counts programs made, `recompilations` those of them whose operations had all been lowered before, in the same
+        order: `compilations` says what else had changed.
+        """
         return {**self._executor.counters.as_dict(), **self._programs.counters()}
+
+    @property
+    def compilations(self) -> list[Compilation]:
+        """The last 64 lowerings, oldest first: the plan that each made, the nearest earlier plan of the process, and what in the
+        key differs: shape, dtype, layout, operation, attribute, wanted results, device or option. `OA_SHOW=1` prints the same.
+
+        Example:
+            >>> for rows in (4, 5):
+            ...     values = oa.matrix.exp(oa.matrix.from_numpy(engine, np.ones(rows, np.float32))).to_numpy()
+            >>> last = engine.compilations[-1]
+            >>> last.recompiled, last.changes
+            (True, ('input 0 has shape (5,), had (4,)',))
+        """
+        return self._programs.compilations()
 
 
 def _words(value: Value) -> list[int]:

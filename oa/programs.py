@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oa._graph.graph import Graph
+from oa._inspect.changes import Compilation, Entry, History
 from oa._lower.passes import Program, lower
 from oa.config import CONFIG
 
@@ -28,6 +29,7 @@ class Programs:
             int, tuple[Program, Graph]
         ] = {}  #: with OA_CHECK, by identity: programs that never ran
         self._known: OrderedDict[Any, Program] = OrderedDict()
+        self._history = History()
         self._hits = 0
         self._lowerings = 0
 
@@ -60,8 +62,10 @@ class Programs:
         """Lower without the cache; `owned` and `carried` as in `oa._lower.passes.lower`."""
         self._lowerings += 1
         program = lower(graph, self._profile, owned=owned, carried=carried)
+        without: frozenset[str] = getattr(self, "without", frozenset())
+        self._history.add(Entry(graph, self._profile, without, owned, carried, program.plan.digest))
         if CONFIG.show:
-            sys.stderr.write(program.plan.text())
+            sys.stderr.write(f"{self._history.compilations[-1]}\n{program.plan.text()}")
         if CONFIG.check:
             self._unaudited[id(program)] = (program, graph)
         return program
@@ -77,5 +81,14 @@ class Programs:
         return self._profile
 
     def counters(self) -> dict[str, int]:
-        """Cache hits, lowerings and programs held."""
-        return {"cache_hits": self._hits, "lowerings": self._lowerings, "programs": len(self._known)}
+        """Cache hits, lowerings, those of them that only repeated operations seen before, and programs held."""
+        return {
+            "cache_hits": self._hits,
+            "lowerings": self._lowerings,
+            "recompilations": self._history.recompilations,
+            "programs": len(self._known),
+        }
+
+    def compilations(self) -> list[Compilation]:
+        """The last lowerings, oldest first, with what made each necessary."""
+        return list(self._history.compilations)

@@ -64,7 +64,7 @@ def _reached(lowered: Lowered, address: Address, visits: int) -> int:
         for atom, _ in stack.pop().terms:
             if isinstance(atom[1], Address):
                 stack.append(atom[1])
-            elif atom[0] == "dim":
+            elif atom[0] == "dim" and atom[1] < len(lowered.nest.extents):
                 found.add(atom[1])
             else:
                 return visits

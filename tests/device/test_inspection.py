@@ -76,3 +76,35 @@ def test_the_report_is_the_same_in_another_process(any_engine: Any, device_name:
             cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert done.stdout == captured(any_engine).to_json() + "\n"
+
+
+def test_recompilation_is_counted_and_explained(engine: Any) -> None:
+    def run(rows: int) -> None:
+        x = m.from_numpy(engine, np.ones((rows, 3), np.float32))
+        (m.tanh(x) * 3.0 - x).to_numpy()
+
+    run(5)
+    before = engine.diagnostics
+    run(5)
+    assert engine.diagnostics["lowerings"] == before["lowerings"]
+    run(6)
+    assert engine.diagnostics["recompilations"] == before["recompilations"] + 1
+    assert engine.compilations[-1].changes == ("input 0 has shape (6, 3), had (5, 3)",)
+
+
+SHOWN = """
+import numpy as np, oa
+with oa.Engine(device={device!r}) as engine:
+    for rows in (5, 5, 6):
+        oa.matrix.tanh(oa.matrix.from_numpy(engine, np.ones((rows, 3), np.float32))).to_numpy()
+"""
+
+
+def test_show_prints_each_recompilation_once(device_name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWN.format(device=device_name)],
+        cwd=ROOT, env={**os.environ, "OA_SHOW": "1", "OA_SELFTEST": "0"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    said = [line for line in done.stderr.splitlines() if "recompiled" in line]
+    assert len(said) == 1 and said[0].endswith("input 0 has shape (6, 3), had (5, 3)")
+    assert "# tanh" in done.stderr
