@@ -119,7 +119,7 @@ class Engine:
             self._instance.close()
             raise
         self._open(seed)
-        self._pool.limit = memory_limit
+        self.memory_limit = memory_limit
         self._announce(request)
         try:
             for check in ON_OPEN:
@@ -604,7 +604,8 @@ class Engine:
 
         Example:
             >>> for rows in (4, 5):
-            ...     values = oa.matrix.exp(oa.matrix.from_numpy(engine, np.ones(rows, np.float32))).to_numpy()
+            ...     x = oa.matrix.from_numpy(engine, np.ones(rows, np.float32))
+            ...     values = oa.matrix.tanh(oa.matrix.exp(x) - x).to_numpy()
             >>> last = engine.compilations[-1]
             >>> last.recompiled, last.changes
             (True, ('input 0 has shape (5,), had (4,)',))
