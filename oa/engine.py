@@ -603,7 +603,7 @@ class Engine:
         key differs: shape, dtype, layout, operation, attribute, wanted results, device or option. `OA_SHOW=1` prints the same.
 
         Example:
-            >>> for rows in (4, 5):
+            >>> for rows in (3, 4, 5):
             ...     x = oa.matrix.from_numpy(engine, np.ones(rows, np.float32))
             ...     values = oa.matrix.tanh(oa.matrix.exp(x) - x).to_numpy()
             >>> last = engine.compilations[-1]
