@@ -157,9 +157,7 @@ class Batch:
             self.count += 1
         self.nodes.append(node)
 
-    def append(
-        self, instance: Instance, inputs: tuple[Value, ...], where: Where | None
-    ) -> tuple[Value, ...]:
+    def append(self, instance: Instance, inputs: tuple[Value, ...], where: Where | None) -> tuple[Value, ...]:
         """Record one node and return its results."""
         known = self._external
         key = [instance.id]

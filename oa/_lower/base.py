@@ -25,9 +25,9 @@ from oa._schema.spec import Spec
 Ref = int  #: a node's position (>= 0) or graph input number `-ref - 1` (< 0)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class BaseNode:
-    """One base operation. `sources` are positions of the user's nodes that it stands for."""
+    """One base operation, never changed once made. `sources` are positions of the user's nodes that it stands for."""
 
     kind: str
     spec: Spec

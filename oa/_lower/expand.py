@@ -39,12 +39,14 @@ def prune(base: BaseGraph) -> BaseGraph:
         if not wanted[ref]:
             wanted[ref] = True
             stack.extend(r for r in base.nodes[ref].inputs if r >= 0)
+    if all(wanted):
+        return base
     place: dict[Ref, Ref] = {}
     kept = BaseGraph(base.inputs)
     for ref, node in enumerate(base.nodes):
         if wanted[ref]:
             place[ref] = len(kept.nodes)
-            inputs = tuple(place[r] if r >= 0 else r for r in node.inputs)
+            inputs = tuple([place[r] if r >= 0 else r for r in node.inputs])
             kept.nodes.append(
                 BaseNode(node.kind, node.spec, inputs, node.params, node.body, node.name, node.sources)
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Data, Ix, broadcast_coords, dims, substitute, through
@@ -59,6 +60,7 @@ class Cluster:
         return dims(self.space)
 
 
+@lru_cache(maxsize=4096)
 def row_coords(shape: Shape, space: Shape, axes: tuple[int, ...]) -> Coords | None:
     """Coordinates of a row-level value in terms of the full space, None if the shapes do not correspond."""
     identity = dims(space)

@@ -6,19 +6,32 @@ values read from data (gather). Extents are known here, so reshapes that only re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 from oa._graph.views import Broadcast, Permute, Reshape, Slice, View, Window
 from oa._schema.scalar import Scalar
 from oa._schema.spec import Shape
 
 
-@dataclass(frozen=True)
 class Dim:
-    """Loop dimension number `axis`."""
+    """Loop dimension number `axis`. Each is one object, so that it hashes by identity."""
 
+    __slots__ = ("axis",)
     axis: int
+    _made: ClassVar[dict[int, Dim]] = {}
+
+    def __new__(cls, axis: int) -> Dim:
+        found = cls._made.get(axis)
+        if found is None:
+            found = super().__new__(cls)
+            found.axis = axis
+            found = cls._made.setdefault(axis, found)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Dim({self.axis})"
 
 
 @dataclass(frozen=True)
@@ -47,19 +60,28 @@ class Data:
 Atom = Dim | Quotient | Remainder | Data
 
 
-@dataclass(frozen=True)
 class Ix:
-    """`const + sum(coefficient * atom)`; terms sorted, no zero coefficients."""
+    """`const + sum(coefficient * atom)`; terms sorted, no zero coefficients. Immutable, and compared by value."""
 
-    const: int = 0
-    terms: tuple[tuple[Atom, int], ...] = ()
-    _hash: int = field(default=0, compare=False, repr=False)
+    __slots__ = ("_hash", "const", "terms")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.const, self.terms)))
+    def __init__(self, const: int = 0, terms: tuple[tuple[Atom, int], ...] = ()) -> None:
+        self.const = const
+        self.terms = terms
+        self._hash = hash((const, terms))
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Ix):
+            return NotImplemented
+        return self._hash == other._hash and self.const == other.const and self.terms == other.terms
+
+    def __repr__(self) -> str:
+        return f"Ix({self.const}, {self.terms})"
 
     def __add__(self, other: Ix) -> Ix:
         if not self.terms and not self.const:
@@ -115,9 +137,15 @@ def _order(item: tuple[Atom, int]) -> tuple[int, int, int]:
 
 def make(const: int, terms: dict[Atom, int]) -> Ix:
     """An `Ix` in its one normal form."""
-    if any(isinstance(a, Quotient) for a in terms):
-        const, terms = _rejoin(const, terms)
-    return Ix(const, tuple(sorted(((a, c) for a, c in terms.items() if c), key=_order)))
+    if len(terms) > 1:
+        for atom in terms:
+            if type(atom) is Quotient:
+                const, terms = _rejoin(const, terms)
+                break
+    kept = [(a, c) for a, c in terms.items() if c]
+    if len(kept) > 1:
+        kept.sort(key=_order)
+    return Ix(const, tuple(kept))
 
 
 def _rejoin(const: int, terms: dict[Atom, int]) -> tuple[int, dict[Atom, int]]:
@@ -198,7 +226,9 @@ def through(view: View, coords: Coords, extents: Shape) -> Coords:
 
 def broadcast_coords(source: Shape, coords: Coords) -> Coords:
     """Coordinates in an operand of shape `source` that is broadcast against the result at its last axis."""
-    own = coords[len(coords) - len(source) :] if source else ()
+    own = coords[len(coords) - len(source) :]
+    if 1 not in source:
+        return own
     return tuple(ZERO if extent == 1 else coord for extent, coord in zip(source, own))
 
 

@@ -10,6 +10,7 @@ from oa._kernel.emit.nest import Nest, Target
 from oa._kernel.emit.nest_compile import compile_nest
 from oa._kernel.matmul import family as matmul
 from oa._lower.alias import Alias
+from oa._lower.alike import drafted
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.cost import nest_cost, product_cost
 from oa._lower.donate import taken_by_map
@@ -82,8 +83,12 @@ def _drafts(
     if cluster.kind == "concat":
         return _concat(fusion, cluster, first, profile, in_place)
     if cluster.kind == "partial":
-        return [_partial(fusion, cluster, first, profile)]
-    return [_fused(fusion, cluster, profile, replaced)]
+        outputs, make = cluster.members, lambda: _partial(fusion, cluster, first, profile)
+    else:
+        outputs, make = fusion.outputs(cluster), lambda: _fused(fusion, cluster, profile, replaced)
+    draft = drafted(fusion, cluster, outputs, profile, replaced, make)
+    sources = tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources}))
+    return [replace(draft, sources=sources, label=_label(base, cluster.members))]
 
 
 def _label(base: BaseGraph, members: list[Ref]) -> str:

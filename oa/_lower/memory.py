@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,20 +76,21 @@ def intervals(
 
 def colour(wanted: Sequence[Interval]) -> tuple[dict[Ref, int], int]:
     """Offsets such that values alive together do not overlap, and the bytes needed: first fit, largest first."""
-    placed: list[tuple[int, int, Interval]] = []
+    placed: list[tuple[int, int, int, int]] = []  # start, end, first and last level, in order
     offsets: dict[Ref, int] = {}
     total = 0
     for interval in sorted(wanted, key=lambda i: (-i.size, i.first, i.ref)):
         size = -(-interval.size // ALIGNMENT) * ALIGNMENT
+        first, last = interval.first, interval.last
         at = 0
-        for start, stop, other in placed:
-            if other.last < interval.first or interval.last < other.first:
+        for start, stop, begun, ended in placed:
+            if ended < first or last < begun:
                 continue
             if start - at >= size:
                 break
-            at = max(at, stop)
-        placed.append((at, at + size, interval))
-        placed.sort(key=lambda p: p[0])
+            if stop > at:
+                at = stop
+        insort(placed, (at, at + size, first, last))
         offsets[interval.ref] = at
         total = max(total, at + size)
     return offsets, total

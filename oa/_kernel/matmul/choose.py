@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from oa._device import Profile
 from oa._kernel.matmul.problem import Problem
@@ -89,6 +90,7 @@ def ranges(variant: Variant, problem: Problem, tuning: str) -> tuple[int, int]:
     return -(-problem.k // chunk), chunk
 
 
+@lru_cache(maxsize=4096)
 def choose(problem: Problem, profile: Profile) -> Choice:
     """The choice for a problem on a device."""
     if profile.tuning == "cpu" and has_lanes(profile):
