@@ -25,7 +25,6 @@ from oa._graph.ownership import holders
 from oa._graph.state import State
 from oa._graph.trace import trace
 from oa._graph.views import Layout, contiguous
-from oa._inspect.changes import Compilation
 from oa._kernel.pack import Kernel
 from oa._lower.passes import Program
 from oa._lower.plan import Access, Dispatch, Operand, Plan, Slot, Space
@@ -53,6 +52,7 @@ from oa.errors import (
     PoisonedValue,
     WrongThread,
 )
+from oa.evidence import Evidence
 from oa.plan import capture
 from oa.programs import Programs
 
@@ -71,7 +71,7 @@ _DEFAULT = threading.local()
 _NOTICED: set[str] = set()
 
 
-class Engine:
+class Engine(Evidence):
     """Owns one Vulkan device. Operations on its values are recorded at once and run when a value is read or `flush` is called.
 
     Args:
@@ -561,20 +561,6 @@ class Engine:
         self._pool.trim()
 
     @property
-    def roofline(self) -> _device.Roofline | None:
-        """The best that the device reaches, which plans and profiles compare with; None where no figures are known.
-
-        Example:
-            >>> roof = engine.roofline
-            >>> roof is None or roof.bytes > 0
-            True
-        """
-        affinity = getattr(os, "sched_getaffinity", None)
-        return _device.roofline(
-            self.device.snapshot, len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-        )
-
-    @property
     def memory(self) -> MemoryStats:
         """Bytes allocated, reserved, peak and free on the device, from any thread."""
         return self._pool.stats()
@@ -596,21 +582,6 @@ class Engine:
         order: `compilations` says what else had changed.
         """
         return {**self._executor.counters.as_dict(), **self._programs.counters()}
-
-    @property
-    def compilations(self) -> list[Compilation]:
-        """The last 64 lowerings, oldest first: the plan that each made, the nearest earlier plan of the process, and what in the
-        key differs: shape, dtype, layout, operation, attribute, wanted results, device or option. `OA_SHOW=1` prints the same.
-
-        Example:
-            >>> for rows in (3, 4, 5):
-            ...     x = oa.matrix.from_numpy(engine, np.ones(rows, np.float32))
-            ...     values = oa.matrix.tanh(oa.matrix.exp(x) - x).to_numpy()
-            >>> last = engine.compilations[-1]
-            >>> last.recompiled, last.changes
-            (True, ('input 0 has shape (5,), had (4,)',))
-        """
-        return self._programs.compilations()
 
 
 def _words(value: Value) -> list[int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oa._graph.batching import wanted
@@ -83,7 +84,7 @@ def _copied(engine: Any, handle: Typed) -> Typed:
 
 
 @dataclass
-class _Slot:
+class Slot:
     """One stored input: what was captured there, and what is there now: a State cell, or the value that is bound."""
 
     spec: Spec
@@ -141,7 +142,7 @@ class CapturedPlan(Inspectable):
         self._profile = self.engine._programs.profile
         self._program = self.engine._programs.lower(self._graph, owned=owned, carried=carried)
         self._plan = self._program.plan
-        self._slots = []
+        self._slots: list[Slot] = []
         for k in self._program.stored_inputs:
             value, layout = externals[k], inputs[k].layout
             assert layout is not None
@@ -150,7 +151,7 @@ class CapturedPlan(Inspectable):
             if bound is None:
                 bound = Typed(self.engine, value)
             held = (bound, value) if cell is None else (None, None)
-            self._slots.append(_Slot(value.spec, layout, number_of(value), cell, *held))
+            self._slots.append(Slot(value.spec, layout, number_of(value), cell, *held))
         self._scalars: list[tuple[int, int | None]] = []  # bits, or what of the random stream it is
         for k in self._program.scalar_inputs:
             value = externals[k]
@@ -158,6 +159,9 @@ class CapturedPlan(Inspectable):
             meaning = found.random.get(id(value), (value, None))[1]
             self._scalars += [(word, meaning) for word in sc.words_of(value.number, value.spec.dtype)]
         self._draws = found.draws
+        self._keep()
+
+    def _keep(self) -> None:
         #: Output slots that `outputs` keeps from run to run: how many values lie in each.
         self._kept: dict[int, int] = {}
         for binding in self._program.results[: len(self._roots)]:
@@ -170,9 +174,11 @@ class CapturedPlan(Inspectable):
     @property
     def inputs(self) -> list[Any]:
         """What each input is now: a State cell, or the value bound there."""
-        return [
-            slot.cell if slot.value is None else standing_for(slot.value, slot.bound) for slot in self._slots
-        ]
+        return [self._input(k) for k in range(len(self._slots))]
+
+    def _input(self, position: int) -> Any:
+        slot = self._slots[position]
+        return slot.cell if slot.value is None else standing_for(slot.value, slot.bound)
 
     def bind(self, slot: Any, value: Typed) -> None:
         """Use `value` where `slot` was captured, from the next submission on. The plan keeps it until another is bound.
@@ -253,6 +259,7 @@ class CapturedPlan(Inspectable):
     def _submit(self) -> int:
         """Run once; called by the engine with nothing pending."""
         engine, plan = self.engine, self._plan
+        self._complete()
         self._settle()
         taken = self._taken()
         inputs = self._inputs()
@@ -276,6 +283,9 @@ class CapturedPlan(Inspectable):
         if engine._profiler is not None:
             engine._lines[plan.digest, value] = self._nodes
         return value
+
+    def _complete(self) -> None:
+        """Refuse to run while something is not bound; of a captured plan everything is."""
 
     def _settle(self) -> None:
         """See to it that cells have values, in row-major order."""
@@ -360,6 +370,51 @@ class CapturedPlan(Inspectable):
         for cell, handle in zip(self._cells, finals):
             cell._held = handle
         self.engine._draws = draws
+
+    # -- files
+
+    #: Names of inputs and cells by number, where a file gave them.
+    _input_names: Mapping[int, str] = {}
+    _cell_names: Mapping[int, str] = {}
+
+    def save(
+        self, path: str | Path, names: Mapping[str, State | Typed] | None = None, values: bool = False
+    ) -> Path:
+        """Write the plan with its kernels to a file that `engine.load_plan` reads, in any process; return the path.
+
+        Args:
+            path: replaced as a whole, or left as it was.
+            names: what inputs and State cells are called in the file, such as a model's named parameters; others are called in0,
+                in1, ... and cell0, cell1, ...
+            values: keep the present elements of inputs and cells in the file too, so that the loaded plan runs as it is. By
+                default they are not, and whoever loads the plan binds its own.
+
+        A named tuple that the function returned is loaded as a tuple. The random stream is not part of a plan: draws follow the
+        loading engine's seed and count.
+
+        Raises:
+            ArgumentError: a name for what is neither cell nor value, one name for two things, or a returned dict whose keys are
+                no strings.
+
+        Example:
+            >>> x, w = oa.matrix.ones(engine, (2,)), oa.State(engine, oa.matrix.full(engine, (2,), 3.0))
+            >>> plan = engine.capture(lambda: x * w.value)
+            >>> path = plan.save(folder / "plan.oap", names={"x": x, "w": w})
+            >>> again = engine.load_plan(path)
+            >>> [(p.name, p.kind) for p in again.parameters]
+            [('x', 'input'), ('w', 'cell')]
+            >>> again.bind("x", oa.matrix.full(engine, (2,), 5.0))
+            >>> again.bind("w", w)
+            >>> engine.submit(again).wait()
+            True
+            >>> again.outputs.tolist()
+            [15.0, 15.0]
+        """
+        from oa.saving import save
+
+        self.engine._check()
+        self.engine.flush()
+        return save(self, path, names, values)
 
     # -- looking inside
 

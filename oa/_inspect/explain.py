@@ -5,11 +5,11 @@ from __future__ import annotations
 from oa._inspect.flow import Flow, Flowing, flow
 from oa._inspect.products import product_text
 from oa._inspect.subject import Subject, bytes_text, count_text, many, seconds_text, total
+from oa._inspect.why import Boundary, boundaries
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.fuse import Cluster
 from oa._lower.passes import Stages
 from oa._lower.plan import Cost, Dispatch
-from oa._lower.why import Boundary, boundaries
 
 #: Lines about one dispatch's readers, and names in a list, before the rest is only counted.
 _MOST = 4

@@ -21,6 +21,7 @@ from tools.project import ROOT
 
 PACKAGES = (
     "oa.engine",
+    "oa.evidence",
     "oa.plan",
     "oa.inspection",
     "oa._device.roofline",

@@ -22,9 +22,9 @@ from oa._inspect.graph import draw_graph
 from oa._inspect.memory import draw_memory
 from oa._inspect.report import report, to_json
 from oa._inspect.subject import Subject, bytes_text, count_text, seconds_text
+from oa._inspect.why import boundaries
 from oa._lower.memory import intervals
 from oa._lower.passes import lower, stages
-from oa._lower.why import boundaries
 from tests.null.device_fixtures import snapshot
 from tests.null.lower_rig import Recorder, graph_of, profile
 from tools.project import ROOT

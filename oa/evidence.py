@@ -1,0 +1,82 @@
+"""What an engine says of its device and its work, and plans from files: the part of `oa.Engine` that no operation needs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from oa import _device
+from oa._inspect.changes import Compilation
+from oa.errors import CaptureError
+
+if TYPE_CHECKING:
+    from oa.loading import LoadedPlan
+    from oa.programs import Programs
+
+
+class Evidence:
+    """Rooflines, lowerings and saved plans of one engine."""
+
+    device: Any
+    _programs: Programs
+    _capture: Any
+
+    def _check(self) -> None:
+        """Refuse use that the engine does not allow now."""
+        raise NotImplementedError
+
+    @property
+    def roofline(self) -> _device.Roofline | None:
+        """The best that the device reaches, which plans and profiles compare with; None where no figures are known.
+
+        Example:
+            >>> roof = engine.roofline
+            >>> roof is None or roof.bytes > 0
+            True
+        """
+        affinity = getattr(os, "sched_getaffinity", None)
+        return _device.roofline(
+            self.device.snapshot, len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+        )
+
+    @property
+    def compilations(self) -> list[Compilation]:
+        """The last 64 lowerings, oldest first: the plan that each made, the nearest earlier plan of the process, and what in the
+        key differs: shape, dtype, layout, operation, attribute, wanted results, device or option. `OA_SHOW=1` prints the same.
+
+        Example:
+            >>> for rows in (3, 4, 5):
+            ...     x = oa.matrix.from_numpy(engine, np.ones(rows, np.float32))
+            ...     values = oa.matrix.tanh(oa.matrix.exp(x) - x).to_numpy()
+            >>> last = engine.compilations[-1]
+            >>> last.recompiled, last.changes
+            (True, ('input 0 has shape (5,), had (4,)',))
+        """
+        return self._programs.compilations()
+
+    def load_plan(self, path: str | os.PathLike[str]) -> LoadedPlan:
+        """The plan that `CapturedPlan.save` wrote, with results to the bit as those of the plan that was captured.
+
+        What the plan reads is listed in its `parameters` and bound by name, unless it was saved with its values. A plan file
+        holds programs for the device: load only what comes from somebody whose programs you would run.
+
+        Raises:
+            FileFormatError: the file is cut short or changed, of another version of `oa`, or made for another device, driver,
+                profile or addressing.
+            OSError: it cannot be read.
+
+        Example:
+            >>> x = oa.matrix.full(engine, (2,), 3.0)
+            >>> path = engine.capture(lambda: x * x).save(folder / "square.oap", values=True)
+            >>> plan = engine.load_plan(path)
+            >>> engine.submit(plan).wait()
+            True
+            >>> plan.outputs.tolist()
+            [9.0, 9.0]
+        """
+        from oa.loading import LoadedPlan
+
+        self._check()
+        if self._capture is not None:
+            raise CaptureError("engine.load_plan inside a capture: load the plan before the capture")
+        return LoadedPlan(self, os.fspath(path))
