@@ -178,9 +178,13 @@ class Engine(Evidence):
         _OPEN.discard(self)
 
     def __enter__(self) -> Engine:
+        """The engine; inside the block it is its thread's default engine."""
+        _entered().append(ref(self))
         return self
 
     def __exit__(self, *_: object) -> None:
+        entered = _entered()
+        entered[:] = [e for e in entered if e() is not self]
         self.close()
 
     def __repr__(self) -> str:
@@ -640,8 +644,27 @@ def open_engines() -> list[Engine]:
     return [e for e in _OPEN if e._thread == threading.get_ident() and e._refusal is None]
 
 
+def _entered() -> list[ref[Engine]]:
+    """The engines whose `with` blocks this thread is in, innermost last."""
+    found: list[ref[Engine]] | None = getattr(_DEFAULT, "entered", None)
+    if found is None:
+        found = _DEFAULT.entered = []
+    return found
+
+
 def default_engine() -> Engine:
-    """This thread's engine, made at first use: what operations without an engine argument run on."""
+    """What operations without an engine argument run on: the engine of the innermost `with` block, else one made at first use.
+
+    Each thread has its own.
+
+    >>> with oa.Engine() as inner:
+    ...     oa.default_engine() is inner and oa.matrix.zeros(2).engine is inner
+    True
+    """
+    for entered in reversed(_entered()):
+        inner = entered()
+        if inner is not None and inner._refusal is None:
+            return inner
     engine: Engine | None = getattr(_DEFAULT, "engine", None)
     if engine is None or engine._refusal is not None:
         engine = _DEFAULT.engine = Engine()

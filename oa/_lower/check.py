@@ -54,15 +54,20 @@ def check_order(plan: Plan) -> None:
             _fail(f"the barrier before {after[0].label if after else 'the end'} separates nothing")
 
 
+#: Names every value that has no elements, and that nobody computes.
+NOTHING = -(1 << 62)
+
+
 def check_values(plan: Plan, identities: Sequence[Sequence[int]], parents: Mapping[int, int]) -> None:
     """Every read finds its value: `identities[d][k]` says which value operand k of dispatch d means.
 
-    `parents` names values that are computed in their place inside another, as a part of it.
+    `parents` names values that are computed in their place inside another, as a part of it. Of NOTHING, a value without elements,
+    there is nothing to find.
     """
     memory: dict[Key, list[Held]] = {}
     for dispatch, names in zip(plan.dispatches(), identities):
         for operand, name in zip(dispatch.operands, names):
-            if Access.READ in operand.access and operand.space is not Space.INPUT:
+            if Access.READ in operand.access and operand.space is not Space.INPUT and name != NOTHING:
                 _expect(
                     memory.get((operand.space, operand.index), []), operand, name, parents, dispatch.label
                 )

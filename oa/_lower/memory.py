@@ -68,7 +68,8 @@ def intervals(
             if ref < 0 or ref in outputs:
                 continue
             sizes[ref] = padded(draft.partial_bytes if ref >= PARTIAL else base.nodes[ref].spec.nbytes)
-            if access & Access.WRITE:
+            # A value without elements is written by nobody; whoever reads it still has to bind something.
+            if access & Access.WRITE or (ref < PARTIAL and base.nodes[ref].spec.size == 0):
                 first[ref] = min(first.get(ref, level), level)
             last[ref] = max(last.get(ref, level), level)
     return [Interval(ref, sizes[ref], first[ref], last[ref]) for ref in sizes]

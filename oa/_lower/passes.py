@@ -139,7 +139,7 @@ def lower(
     )
     plan = replace(plan, digest=digest(plan))
     parents = {ref: alias.parent for ref, alias in in_place.items()}
-    prove(plan, [[ref for ref, _ in found[k].operands] for k in order], parents, profile)
+    prove(plan, [[_identity(base, ref) for ref, _ in found[k].operands] for k in order], parents, profile)
     check_in_place(plan, [found[k].nest for k in order])
     results = tuple(_binding(base, root, outputs, stored) for root in base.roots)
     return Program(plan, results, stored, scalars, base.text())
@@ -167,6 +167,10 @@ def _check_sizes(fusion: Fusion, profile: Profile) -> None:
                 f"{node.name}: {node.spec!r} has {node.spec.size:,} elements; kernels index at most {MAX_ELEMENTS:,}:"
                 " compute the value in parts"
             )
+
+
+def _identity(base: BaseGraph, ref: Ref) -> int:
+    return check.NOTHING if 0 <= ref < len(base.nodes) and base.nodes[ref].spec.size == 0 else ref
 
 
 def prove(plan: Plan, identities: list[list[int]], parents: dict[int, int], profile: Profile) -> None:

@@ -1,0 +1,34 @@
+"""Values without elements between operations: nobody computes them, and what reads them has its identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oa import matrix as m
+
+CASES: dict[str, Callable[[Any, Any], Any]] = {
+    "sum of a product": lambda xp, x: xp.sum(xp.matmul(x, xp.ones((3, 4), dtype=x.dtype))),
+    "sum of sums": lambda xp, x: xp.sum(xp.sum(x, axis=1) * 2.0),
+    "sums of a sum": lambda xp, x: xp.sum(x * 2.0, axis=0) + xp.sum(x * 2.0 + 1.0, axis=0),
+    "several uses": lambda xp, x: xp.all(
+        xp.where(xp.isnan(x * 2.0), xp.tril(x) > 0, xp.equal(x, xp.tril(x)))
+    ),
+    "any of a comparison of products": lambda xp, x: xp.any(xp.matmul(x, x.T) > 0),
+    "behind a concatenation": lambda xp, x: xp.max(xp.concat([xp.sum(x, axis=1), xp.ones(2, dtype=x.dtype)])),
+    "between rows": lambda xp, x: xp.concat(
+        [xp.sum(x, axis=1, keepdims=True) * x, xp.ones((2, 3), dtype=x.dtype)]
+    ),
+    "products": lambda xp, x: xp.prod(xp.cumulative_sum(xp.sum(x, axis=1))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_chain(engine: Any, name: str) -> None:
+    empty = np.zeros((0, 3), np.float32)
+    got = CASES[name](m, m.from_numpy(engine, empty)).to_numpy()
+    want = CASES[name](np, empty)
+    assert got.shape == want.shape and np.array_equal(got, want)
