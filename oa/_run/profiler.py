@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oa._device import Roofline
@@ -32,6 +32,7 @@ class Row:
     start: float
     ns: float
     cost: Cost = NO_COST
+    more: Mapping[str, str] = field(default_factory=dict, compare=False)  #: what else is known of it
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Profiler:
         period = clock.device.timestamp_period
         if not period:
             raise Unsupported("profile: this device's compute queue has no timestamps")
-        steps = tuple(plan.dispatches())
+        steps, annotate = tuple(plan.dispatches()), self._annotate
 
         def read() -> None:
             recording.unread = None
@@ -89,9 +90,9 @@ class Profiler:
             for step, begin, end in zip(steps, ticks, ticks[1:], strict=False):
                 label = step.label or step.kernel.name
                 start, ns = (begin - origin) * period, max(0.0, (end - begin) * period)
-                self._rows.append(
-                    Row(label, step.kernel.name, step.nodes, plan.digest, value, start, ns, step.cost)
-                )
+                row = Row(label, step.kernel.name, step.nodes, plan.digest, value, start, ns, step.cost)
+                # Said now: what the engine keeps of the user's lines goes when the profile ends.
+                self._rows.append(row if annotate is None else replace(row, more=annotate(row)))
 
         recording.unread = read
         self._waiting.append(recording)
@@ -117,7 +118,7 @@ class Profiler:
     def line_totals(self) -> list[Total]:
         """Time by the user's line, the largest first. A dispatch of several lines counts in equal parts for each, what has no
         line under "?"."""
-        return self._totals(lambda row: self._more(row).get("lines", "?").split("; "))
+        return self._totals(lambda row: row.more.get("lines", "?").split("; "))
 
     def _totals(self, names: Callable[[Row], list[str]]) -> list[Total]:
         sums: dict[str, tuple[int, float, float | None]] = {}
@@ -154,9 +155,6 @@ class Profiler:
         lines.append(f"{'all':<{width}} {len(self._rows):>7} {whole:>12.1f}")
         return "\n".join(lines) + "\n"
 
-    def _more(self, row: Row) -> Mapping[str, str]:
-        return self._annotate(row) if self._annotate is not None else {}
-
     def _work(self, row: Row) -> dict[str, object]:
         """What a row's work took, for the trace."""
         cost = row.cost
@@ -183,7 +181,7 @@ class Profiler:
             {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name", "args": {"name": "compute queue"}},
         ]
         for row in self.rows():
-            more = {**self._work(row), **self._more(row)}
+            more = {**self._work(row), **row.more}
             events.append(
                 {
                     "ph": "X",
