@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from oa._kernel.pack import ADDRESSINGS, Kernel, Pack, Recipe, encode  # noqa: E402
 from tools import pack_sum  # noqa: E402
-from tools.kernels_spirv import reflect  # noqa: E402
+from tools.kernels_spirv import reflect, unmark  # noqa: E402
 
 SOURCES = ROOT / "oa" / "_kernel"
 PACK = ROOT / "oa" / "kernels.pack"
@@ -73,17 +73,32 @@ def _call(*command: str) -> None:
         )
 
 
+def _hook(recipe: Recipe, words: bytes) -> tuple[bytes, int]:
+    """The module with nothing marked, and the function that was: the optimiser has kept it apart, drivers need not."""
+    plain, found = unmark(words)
+    if len(found) != recipe.hook:
+        raise SystemExit(
+            f"tools/kernels.py: {recipe.name} keeps {len(found)} functions apart, wanted {int(recipe.hook)}: [noinline] marks the hook"
+        )
+    return plain, found[0] if found else 0
+
+
 def compile_recipe(recipe: Recipe, addressing: str) -> Kernel:
     """One kernel, compiled, optimised, validated and reflected."""
     defines = [
-        f"-D{name}={value}" for name, value in (*recipe.defines, ("OA_ADDRESS", int(addressing == "address")))
+        f"-D{name}={value}"
+        for name, value in (
+            *recipe.defines,
+            ("OA_ADDRESS", int(addressing == "address")),
+            ("OA_WORDS", recipe.arg_words),
+        )
     ]
     with tempfile.TemporaryDirectory() as folder:
         raw, best = f"{folder}/raw.spv", f"{folder}/best.spv"
         _call(slangc(), str(SOURCES / recipe.source), *defines, "-target", "spirv", "-O0", "-o", raw)
         _call(spirv_tool("spirv-opt"), raw, "-O", "--strip-debug", "--canonicalize-ids", "-o", best)
         _call(spirv_tool("spirv-val"), best, "--target-env", "vulkan1.2")
-        words = Path(best).read_bytes()
+        words, hook = _hook(recipe, Path(best).read_bytes())
     shape = reflect(words)
     wanted = range(recipe.buffers + 1) if addressing == "descriptor" else range(0)
     if not shape.bindings <= frozenset(wanted):
@@ -93,13 +108,23 @@ def compile_recipe(recipe: Recipe, addressing: str) -> Kernel:
     return Kernel(
         name=recipe.name, words=words, buffers=recipe.buffers, arg_words=recipe.arg_words, addressing=addressing,
         local_size=shape.local_size, subgroup_size=recipe.subgroup_size, shared_bytes=shape.shared_bytes,
-        capabilities=shape.capabilities,
+        capabilities=shape.capabilities, texels=recipe.texels, hook=hook,
     )  # fmt: skip
+
+
+def addressings(recipe: Recipe) -> tuple[str, ...]:
+    """What a recipe is built for."""
+    return ("descriptor",) if recipe.texels else ADDRESSINGS
 
 
 def build(workers: int, only: str = "") -> list[Kernel]:
     """Every kernel whose name contains `only`, compiled by `workers` processes at a time."""
-    jobs = [(recipe, addressing) for recipe in recipes() if only in recipe.name for addressing in ADDRESSINGS]
+    jobs = [
+        (recipe, addressing)
+        for recipe in recipes()
+        if only in recipe.name
+        for addressing in addressings(recipe)
+    ]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda job: compile_recipe(*job), jobs))
 
@@ -108,6 +133,8 @@ def listing(pack: Pack) -> Iterator[str]:
     """One line for each kernel of a pack."""
     for name in pack.names():
         for addressing in ADDRESSINGS:
+            if (name, addressing) not in pack:
+                continue
             k = pack.kernel(name, addressing)
             size = "x".join(map(str, k.local_size))
             extra = " ".join(k.capabilities) + (f" subgroup {k.subgroup_size}" if k.subgroup_size else "")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _MAGIC = 0x07230203
+_FUNCTION, _DONT_INLINE = 54, 2
 _CAPABILITY, _EXECUTION_MODE, _DECORATE, _VARIABLE = 17, 16, 71, 59
 _BOOL, _INT, _FLOAT, _VECTOR, _MATRIX, _ARRAY, _STRUCT, _POINTER, _CONSTANT = (
     20,
@@ -23,7 +24,7 @@ _LOCAL_SIZE, _BINDING, _WORKGROUP = 17, 33, 4
 
 #: Capabilities by number (SPIR-V specification, section Capability); others are shown as numbers.
 _NAMES = {
-    1: "Shader", 9: "Float16", 10: "Float64", 11: "Int64", 22: "Int16", 39: "Int8", 61: "GroupNonUniform",
+    1: "Shader", 9: "Float16", 10: "Float64", 11: "Int64", 22: "Int16", 39: "Int8", 46: "SampledBuffer", 61: "GroupNonUniform",
     62: "GroupNonUniformVote", 63: "GroupNonUniformArithmetic", 64: "GroupNonUniformBallot", 65: "GroupNonUniformShuffle",
     66: "GroupNonUniformShuffleRelative", 67: "GroupNonUniformClustered", 68: "GroupNonUniformQuad",
     4433: "StorageBuffer16BitAccess", 4448: "StorageBuffer8BitAccess", 5345: "VulkanMemoryModel",
@@ -76,6 +77,19 @@ class _Types:
             self.size[words[0]] = self.size.get(words[1], 0) * self.constants[words[2]]
         elif opcode == _STRUCT:
             self.size[words[0]] = sum(self.size.get(member, 0) for member in words[1:])
+
+
+def unmark(words: bytes) -> tuple[bytes, list[int]]:
+    """The module with every function free to be inlined, and the ids of those that were not."""
+    values = list(struct.unpack(f"<{len(words) // 4}I", words))
+    found: list[int] = []
+    place = 5
+    while place < len(values):
+        if values[place] & 0xFFFF == _FUNCTION and values[place + 3] & _DONT_INLINE:
+            found.append(values[place + 2])
+            values[place + 3] = 0
+        place += values[place] >> 16
+    return struct.pack(f"<{len(values)}I", *values), found
 
 
 def reflect(words: bytes) -> Shape:

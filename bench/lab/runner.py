@@ -49,6 +49,7 @@ class Runner:
                 addressing=kernel.addressing,
                 subgroup_size=kernel.subgroup_size,
                 name=kernel.name,
+                texels=kernel.texels,
             )
             self._pipelines[kernel.digest] = found
         return found
@@ -124,6 +125,7 @@ class Runner:
         for launch in launches:
             kernel = launch.kernel
             bound = [buffers[name] for name in launch.operands]
+            # Buffers that are read as texels start at the beginning of their view.
             pointers = [b.address if kernel.addressing == "address" else 0 for b in bound]
             block = struct.pack(f"<{len(bound)}Q{len(launch.words)}I", *pointers, *launch.words)
             self._args.map[place : place + len(block)] = block
@@ -133,9 +135,10 @@ class Runner:
                 if pool is None:
                     pool = self._pools[kernel.buffers] = self.device.descriptor_pool(64, kernel.buffers)
                 chosen = pool.allocate(self.pipeline(kernel))
-                pool.write(chosen, [(self._args, 0, _ARGS), *((b, 0, b.size) for b in bound)])
+                size = -(-len(block) // 16) * 16
+                pool.write(chosen, [(self._args, place, size), *((b, 0, b.size) for b in bound)])
             made.append((self.pipeline(kernel), chosen, place, launch.groups))
-            place += -(-len(block) // 16) * 16
+            place += -(-len(block) // 256) * 256  # uniform buffers start at multiples of up to 256 bytes
         return made
 
     def _record(self, commands: Any, prepared: Sequence[tuple[Any, Any, int, Any]], repeats: int) -> None:
@@ -144,7 +147,7 @@ class Runner:
                 if chosen is None:
                     commands.dispatch_address(pipeline, self._args.address + place, groups)
                 else:
-                    commands.dispatch_descriptor(pipeline, chosen, place // 4, groups)
+                    commands.dispatch_descriptor(pipeline, chosen, groups)
                 commands.barrier()
 
     def _submit(self, commands: Any) -> None:

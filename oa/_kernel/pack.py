@@ -27,11 +27,11 @@ __all__ = ["ADDRESSINGS", "Kernel", "Pack", "Recipe", "default", "encode"]
 #: How a kernel reaches its buffers, in the order of the numbers used in the file.
 ADDRESSINGS = ("address", "descriptor")
 
-_MAGIC = b"oa pack\x01"
+_MAGIC = b"oa pack\x02"
 _HEADER = struct.Struct("<8sII")
 #: name (offset, length), capabilities (offset, length), words (offset, bytes), addressing, buffers, plain argument words,
-#: local size x y z, subgroup size or 0, shared bytes, SHA-256 digest.
-_RECORD = struct.Struct("<6I 8I 32s")
+#: local size x y z, subgroup size or 0, shared bytes, texels (four bits a buffer), hook, SHA-256 digest.
+_RECORD = struct.Struct("<6I 10I 32s")
 _ALIGN = 16
 
 
@@ -41,7 +41,9 @@ class Kernel:
 
     `words` is SPIR-V, little endian; `buffers` and `arg_words` size the argument block (`2 * buffers + arg_words` words);
     `subgroup_size` is what the pipeline must be made with, or None when the kernel does not care; `capabilities` are the SPIR-V
-    capabilities beyond Shader. An empty `digest` is computed.
+    capabilities beyond Shader. `texels` says how each buffer is bound with descriptors: 0 as storage, else as a uniform texel
+    buffer of 1, 2 or 4 words a texel; empty: all as storage. `hook` is the id of the function through which the results leave
+    (see `emit.splice`), 0 where there is none. An empty `digest` is computed.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Kernel:
     shared_bytes: int = 0
     digest: str = ""
     capabilities: tuple[str, ...] = ()
+    texels: tuple[int, ...] = ()
+    hook: int = 0
 
     def __post_init__(self) -> None:
         if self.addressing not in ADDRESSINGS:
@@ -65,7 +69,7 @@ class Kernel:
 
     def compute_digest(self) -> str:
         """SHA-256, in hexadecimal, of the words and of everything that a pipeline is made from."""
-        abi = f"{self.buffers} {self.arg_words} {self.addressing} {self.local_size} {self.subgroup_size} {self.shared_bytes}"
+        abi = f"{self.buffers} {self.arg_words} {self.addressing} {self.local_size} {self.subgroup_size} {self.shared_bytes} {self.texels}"
         return hashlib.sha256(abi.encode() + b"\0" + self.words).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -83,7 +87,8 @@ class Recipe:
     """How one kernel of the pack is built, once per addressing. A family lists its recipes as `RECIPES` in its `family.py`.
 
     `source` is a path below `oa/_kernel`, `defines` are preprocessor names and values; local size, shared bytes and capabilities
-    are read from the compiled module.
+    are read from the compiled module. With `texels` (see `Kernel`) it is built for descriptors only. `hook` says that one function
+    is marked [noinline]: that through which the results leave.
     """
 
     name: str
@@ -92,6 +97,8 @@ class Recipe:
     buffers: int
     arg_words: int
     subgroup_size: int | None = None
+    texels: tuple[int, ...] = ()
+    hook: bool = True
 
 
 def encode(kernels: Iterable[Kernel]) -> bytes:
@@ -115,7 +122,8 @@ def encode(kernels: Iterable[Kernel]) -> bytes:
     for kernel, (name, capabilities) in zip(ordered, texts, strict=True):
         records += _RECORD.pack(
             *name, *capabilities, start + len(body), len(kernel.words), ADDRESSINGS.index(kernel.addressing), kernel.buffers,
-            kernel.arg_words, *kernel.local_size, kernel.subgroup_size or 0, kernel.shared_bytes, bytes.fromhex(kernel.digest),
+            kernel.arg_words, *kernel.local_size, kernel.subgroup_size or 0, kernel.shared_bytes,
+            sum(texel << 4 * k for k, texel in enumerate(kernel.texels)), kernel.hook, bytes.fromhex(kernel.digest),
         )  # fmt: skip
         body += kernel.words + bytes(-len(kernel.words) % _ALIGN)
     head = _HEADER.pack(_MAGIC, len(ordered), len(strings)) + records + strings
@@ -193,8 +201,10 @@ class Pack:
             local_size=(fields[9], fields[10], fields[11]),
             subgroup_size=fields[12] or None,
             shared_bytes=fields[13],
-            digest=fields[14].hex(),
+            digest=fields[16].hex(),
             capabilities=tuple(capabilities.split(",")) if capabilities else (),
+            texels=tuple([fields[14] >> 4 * k & 15 for k in range(fields[7])]) if fields[14] else (),
+            hook=fields[15],
         )
 
 

@@ -117,7 +117,8 @@ def _draft(
 
 def target(profile: Profile) -> Target:
     """What the device wants of every emitted kernel. Without the float control a driver may assume that there are no NaNs."""
-    return Target(profile.addressing, profile.trusted, "inf_nan_preserve32" in profile.features)
+    preserve_nan = "inf_nan_preserve32" in profile.features
+    return Target(profile.addressing, profile.trusted, preserve_nan, profile.texels)
 
 
 def grid(groups: int, profile: Profile) -> tuple[int, int, int]:

@@ -21,8 +21,11 @@ __all__ = ["Layout", "layout"]
 #: Base numbers of the first input; 0 is the scratch arena and 1 the constants.
 _INPUTS = 2
 
-#: Argument blocks start at multiples of this many words (16 bytes).
+#: Argument blocks start at multiples of this many words (16 bytes), with descriptors of what a uniform buffer needs.
 _BLOCK = 4
+
+#: Bytes of the largest argument block: what every device allows a uniform buffer (Vulkan's least maxUniformBufferRange).
+_LARGEST_BLOCK = 16384
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Layout:
 
     template: NDArray[np.uint32]  #: all words with pointers and scalars zero
     blocks: tuple[int, ...]  #: first word of each dispatch's block
+    block_bytes: tuple[int, ...]  #: and its size, whole 16-byte vectors
     pointer_at: NDArray[np.intp]  #: positions of pointers, in 64-bit words
     pointer_base: NDArray[np.intp]  #: which base each pointer is taken from
     pointer_offset: NDArray[np.uint64]  #: bytes added to the base
@@ -58,7 +62,10 @@ def layout(plan: Plan, profile: Profile) -> Layout:
     """Lay a plan out for a device. Raises Unsupported for what the device cannot do, InternalError for a plan that is wrong."""
     offsets, total = _constants(plan)
     resolve = _resolver(plan, offsets)
+    descriptors = profile.addressing == "descriptor"
+    alignment = max(_BLOCK, profile.limits.uniform_alignment // 4) if descriptors else _BLOCK
     blocks: list[int] = []
+    sizes: list[int] = []
     words: list[int] = []
     pointers: list[tuple[int, int, int]] = []
     scalars: list[tuple[int, int]] = []
@@ -66,12 +73,14 @@ def layout(plan: Plan, profile: Profile) -> Layout:
     known: set[int] = set()
     for step in plan.dispatches():
         _check(plan, step, profile, known)
-        words += [0] * (-len(words) % _BLOCK)
+        words += [0] * (-len(words) % alignment)
         start = len(words)
         blocks.append(start)
+        sizes.append(-(-(2 * len(step.operands) + len(step.words)) // 4) * 16 or 16)
         where = tuple([resolve(step, operand) for operand in step.operands])
         ranges.append(where)
-        pointers += [(start // 2 + k, base, offset) for k, (base, offset, _) in enumerate(where)]
+        if not descriptors:
+            pointers += [(start // 2 + k, base, offset) for k, (base, offset, _) in enumerate(where)]
         words += [0] * (2 * len(where))
         for word in step.words:
             if isinstance(word, ScalarWord):
@@ -80,13 +89,12 @@ def layout(plan: Plan, profile: Profile) -> Layout:
             else:
                 words.append(word & 0xFFFFFFFF)
     words += [0] * (-len(words) % _BLOCK or (_BLOCK if not words else 0))
-    if profile.addressing != "address":
-        pointers = []
     at = np.array(pointers, np.int64).reshape(-1, 3)
     slots = np.array(scalars, np.intp).reshape(-1, 2)
     return Layout(
         template=np.array(words, np.uint32),
         blocks=tuple(blocks),
+        block_bytes=tuple(sizes),
         pointer_at=at[:, 0].astype(np.intp),
         pointer_base=at[:, 1].astype(np.intp),
         pointer_offset=at[:, 2].astype(np.uint64),
@@ -196,4 +204,5 @@ def _kernel_limits(kernel: Kernel, profile: Profile) -> list[tuple[str, int, int
     needs.append(("bytes of shared memory", kernel.shared_bytes, limits.shared_bytes))
     if profile.addressing == "descriptor":
         needs.append(("storage buffers", kernel.buffers + 1, limits.storage_buffers))
+        needs.append(("bytes of arguments", 4 * (2 * kernel.buffers + kernel.arg_words), _LARGEST_BLOCK))
     return needs

@@ -71,6 +71,7 @@ class Pipelines:
                 cache=self._cache,
                 subgroup_size=kernel.subgroup_size,
                 name=kernel.name,
+                texels=kernel.texels,
             )
             self._made[kernel.digest] = made
             self._spare[kernel.digest] = None  # until a plan has all of its pipelines

@@ -138,20 +138,24 @@ class Recording:
     def bind(self, key: list[int], bound: Sequence[Storage | None]) -> bool:
         """Take other storages: arena, constants, inputs, outputs. True when the commands had to be recorded again."""
         self.key = None
-        if self._device.profile.addressing == "address":
-            at = self._prepared.layout
-            bases = [0 if s is None else s.address for s in bound]
-            if len(at.pointers) <= _FEW:
-                words = self._words64
-                for place, base, offset in at.pointers:
-                    words[place] = bases[base] + offset
-            else:
-                self._array64[at.pointer_at] = np.array(bases, np.uint64)[at.pointer_base] + at.pointer_offset
-        else:
+        descriptors = self._device.profile.addressing == "descriptor"
+        if descriptors:
             self._write_descriptors(bound)
             self._record_descriptor()
+        else:
+            self._write_pointers(bound)
         self.key = key
-        return self._device.profile.addressing == "descriptor"
+        return descriptors
+
+    def _write_pointers(self, bound: Sequence[Storage | None]) -> None:
+        at = self._prepared.layout
+        bases = [0 if s is None else s.address for s in bound]
+        if len(at.pointers) <= _FEW:
+            words = self._words64
+            for place, base, offset in at.pointers:
+                words[place] = bases[base] + offset
+        else:
+            self._array64[at.pointer_at] = np.array(bases, np.uint64)[at.pointer_base] + at.pointer_offset
 
     def set_scalars(self, scalars: tuple[int, ...]) -> None:
         """Write the run-time scalars, raw 32-bit patterns, into the argument words."""
@@ -169,14 +173,14 @@ class Recording:
         pool = self._sets_pool
         if pool is None:
             return
-        args = (self._args.block.buffer, self._args.offset, self._args.size)
-        for set_, ranges in zip(self._sets, self._prepared.layout.ranges, strict=True):
-            where = [args]
-            for base, offset, size in ranges:
+        args, at = self._args, self._prepared.layout
+        for set_, ranges, word, size in zip(self._sets, at.ranges, at.blocks, at.block_bytes, strict=True):
+            where = [(args.block.buffer, args.offset + 4 * word, size)]
+            for base, offset, length in ranges:
                 storage = bound[base]
                 if storage is None:
                     raise InternalError(f"plan: base {base} is not bound")
-                where.append((storage.block.buffer, storage.offset + offset, size))
+                where.append((storage.block.buffer, storage.offset + offset, length))
             pool.write(set_, where)
 
     def _record_address(self) -> None:
@@ -194,14 +198,13 @@ class Recording:
 
     def _record_descriptor(self) -> None:
         commands, sets = self.commands, self._sets
-        blocks = self._prepared.layout.blocks
         self._begin()
         number = index = 0
         for step in self._prepared.steps:
             if step is None:
                 commands.barrier("compute")
             else:
-                commands.dispatch_descriptor(step[0], sets[index], blocks[index], step[1])
+                commands.dispatch_descriptor(step[0], sets[index], step[1])
                 index += 1
                 number = self._stamp(number)
         commands.end()

@@ -49,6 +49,15 @@ def new(structure: str, **members: Any) -> Any:
     return made
 
 
+def new_array(structure: str, count: int) -> Any:
+    """An array of zeroed structures with sType set."""
+    made = ffi.new(f"{structure}[]", count)
+    kind = c.STRUCTURE_TYPE[structure]
+    for index in range(count):
+        made[index].sType = kind
+    return made
+
+
 def text(array: Any) -> str:
     """A fixed-size C character array or string as text; drivers that write bad UTF-8 lose those characters only."""
     return ffi.string(array).decode("utf-8", "replace") if array else ""

@@ -58,7 +58,7 @@ class VulkanCommands(Handle):
     """
 
     __slots__ = (
-        "_barrier2", "_bind", "_bind_sets", "_bound", "_compute", "_copy", "_dispatch", "_fill", "_index", "_pool", "_push",
+        "_barrier2", "_bind", "_bind_sets", "_bound", "_compute", "_copy", "_dispatch", "_fill", "_pool", "_push",
         "_region", "_reset_queries", "_set", "_stamp", "_word",
     )  # fmt: skip
     kind = "command_buffer"
@@ -81,7 +81,7 @@ class VulkanCommands(Handle):
         self._bind_sets, self._barrier2 = vk.CmdBindDescriptorSets, vk.CmdPipelineBarrier2
         self._copy, self._fill = vk.CmdCopyBuffer, vk.CmdFillBuffer
         self._stamp, self._reset_queries = vk.CmdWriteTimestamp2, vk.CmdResetQueryPool
-        self._word, self._index = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+        self._word = ffi.new("uint64_t *")
         self._set, self._region = ffi.new("VkDescriptorSet *"), ffi.new("VkBufferCopy *")
         self._compute = _DEPENDENCIES["compute"][0]
         self._bound: Any = None
@@ -119,21 +119,15 @@ class VulkanCommands(Handle):
         self._push(handle, pipeline.layout, _STAGE, 0, 8, word)
         self._dispatch(handle, *groups)
 
-    def dispatch_descriptor(
-        self, pipeline: Any, descriptor_set: int, block_word: int, groups: tuple[int, int, int]
-    ) -> None:
-        """Run a kernel whose argument block starts at word `block_word` of the buffer at binding 0 of the set."""
+    def dispatch_descriptor(self, pipeline: Any, descriptor_set: int, groups: tuple[int, int, int]) -> None:
+        """Run a kernel whose argument block is at binding 0 of the set."""
         handle = self.handle
-        layout = pipeline.layout
         if pipeline is not self._bound:
             self._bind(handle, _COMPUTE, pipeline.handle)
             self._bound = pipeline
         bound = self._set
         bound[0] = descriptor_set
-        self._bind_sets(handle, _COMPUTE, layout, 0, 1, bound, 0, _NO_OFFSETS)
-        index = self._index
-        index[0] = block_word
-        self._push(handle, layout, _STAGE, 0, 4, index)
+        self._bind_sets(handle, _COMPUTE, pipeline.layout, 0, 1, bound, 0, _NO_OFFSETS)
         self._dispatch(handle, *groups)
 
     def bind(self, pipeline: Any) -> None:

@@ -163,10 +163,11 @@ class VulkanDevice(ProcessBound):
         cache: Any = None,
         subgroup_size: int | None = None,
         name: str = "",
+        texels: tuple[int, ...] = (),
     ) -> VulkanPipeline:
-        """A compute pipeline from SPIR-V words with entry point "main"."""
+        """A compute pipeline from SPIR-V words with entry point "main"; `texels` as in `oa._kernel.pack.Kernel`."""
         self.require_open()
-        return VulkanPipeline(self, kernel_words, buffers, addressing, cache, subgroup_size, name)
+        return VulkanPipeline(self, kernel_words, buffers, addressing, cache, subgroup_size, name, texels)
 
     def descriptor_pool(self, sets: int, buffers: int) -> VulkanDescriptorPool:
         """Room for `sets` descriptor sets of at most `buffers` bound buffers each, besides the argument block."""

@@ -41,6 +41,7 @@ class Pipeline(Protocol):
     name: str
     buffers: int
     addressing: str
+    texels: tuple[int, ...]
 
     def statistics(self) -> dict[str, int | float | bool]:
         """What the driver's compiler tells; needs the capability "pipeline_statistics"."""
@@ -105,10 +106,8 @@ class Commands(Protocol):
     def dispatch_address(self, pipeline: Pipeline, block_address: int, groups: Groups) -> None:
         """Run a kernel whose argument block lies at an address."""
 
-    def dispatch_descriptor(
-        self, pipeline: Pipeline, descriptor_set: int, block_word: int, groups: Groups
-    ) -> None:
-        """Run a kernel whose argument block starts at a word of the buffer at binding 0."""
+    def dispatch_descriptor(self, pipeline: Pipeline, descriptor_set: int, groups: Groups) -> None:
+        """Run a kernel whose argument block is at binding 0 of the set."""
 
     def bind(self, pipeline: Pipeline) -> None:
         """Make a pipeline current."""
@@ -172,6 +171,7 @@ class Device(Protocol):
         cache: PipelineCache | None = None,
         subgroup_size: int | None = None,
         name: str = "",
+        texels: tuple[int, ...] = (),
     ) -> Pipeline:
         """A compute pipeline."""
 

@@ -77,6 +77,10 @@ class VulkanBuffer(Handle):
         self._memory = 0
         addressed = "bda" in device.profile.features
         usage = _USAGE | (c.VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT if addressed else 0)
+        if device.profile.addressing == "descriptor":
+            usage |= c.VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT
+        if device.profile.texels:
+            usage |= c.VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT
         info = new("VkBufferCreateInfo", size=self.size, usage=usage, sharingMode=c.VK_SHARING_MODE_EXCLUSIVE)
         super().__init__(device, create(device, self.what, info))
         vk = device.functions

@@ -120,6 +120,7 @@ class NullDevice(ProcessBound):
         cache: Any = None,
         subgroup_size: int | None = None,
         name: str = "",
+        texels: tuple[int, ...] = (),
     ) -> NullPipeline:
         """A compute pipeline, with the checks that a real device makes."""
         self.require_open()
@@ -142,7 +143,7 @@ class NullDevice(ProcessBound):
             raise errors.ArgumentError(f"kernel {name!r} has no words")
         if cache is not None:
             cache.content += f"{name}\n".encode()
-        return NullPipeline(self, kernel_words, buffers, addressing, name)
+        return NullPipeline(self, kernel_words, buffers, addressing, name, texels)
 
     def descriptor_pool(self, sets: int, buffers: int) -> NullDescriptorPool:
         """Room for descriptor sets."""
@@ -223,7 +224,7 @@ class NullDevice(ProcessBound):
             self._clock += max(1, round(1000 / (self.timestamp_period or 1.0)))
             pool.ticks[index] = self._clock
         elif kind == "dispatch_descriptor":
-            pipeline, descriptor_set, block_word, groups = call[1:]
+            pipeline, descriptor_set, groups = call[1:]
             ranges = self.sets.get(descriptor_set)
             require(
                 ranges is not None,
@@ -231,10 +232,10 @@ class NullDevice(ProcessBound):
             )
             require_live(*(buffer for buffer, _, _ in ranges or ()))
             if self.kernel is not None:
-                self.kernel(self, pipeline, descriptor_set, block_word, groups)
+                self.kernel(self, pipeline, descriptor_set, groups)
         elif kind == "dispatch_address" and self.kernel is not None:
             pipeline, address, groups = call[1:]
-            self.kernel(self, pipeline, address, 0, groups)
+            self.kernel(self, pipeline, address, groups)
 
     def wait_idle(self) -> None:
         """Complete everything submitted."""

@@ -85,9 +85,18 @@ class NullPipeline(NullObject):
 
     kind = "pipeline"
 
-    def __init__(self, device: NullDevice, words: bytes, buffers: int, addressing: str, name: str) -> None:
+    def __init__(
+        self,
+        device: NullDevice,
+        words: bytes,
+        buffers: int,
+        addressing: str,
+        name: str,
+        texels: tuple[int, ...] = (),
+    ) -> None:
         super().__init__(device)
         self.words, self.buffers, self.addressing, self.name = words, buffers, addressing, name
+        self.texels = texels or (0,) * buffers
 
     def statistics(self) -> dict[str, int | float | bool]:
         """Nothing compiles here, so there is nothing to tell."""

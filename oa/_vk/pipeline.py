@@ -1,7 +1,8 @@
 """Pipelines, their layouts, the pipeline cache and descriptor sets, all for the two addressings of the kernel ABI.
 
 "address": the push constant is the 64-bit device address of the argument block; there are no descriptors.
-"descriptor": the push constant is the block's word index; binding 0 is the argument buffer, bindings 1..n the bound buffers.
+"descriptor": binding 0 is the argument block as a uniform buffer, bindings 1..n are the bound buffers: storage buffers, or
+uniform texel buffers of 1, 2 or 4 words a texel where the kernel says so. There are no push constants.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from oa._vk import constants as c
-from oa._vk.api import NULL, created, destroyed, enumerate_all, new, text
+from oa._vk.api import NULL, created, destroyed, enumerate_all, new, new_array, text
 from oa._vk.cdef import ffi
 from oa._vk.handle import Handle, create
 from oa.errors import ArgumentError, Unsupported, VulkanError
@@ -19,55 +20,72 @@ if TYPE_CHECKING:
     from oa._vk.device import VulkanDevice
 
 #: Bytes of push constants by addressing.
-PUSH_BYTES = {"address": 8, "descriptor": 4}
+PUSH_BYTES = {"address": 8, "descriptor": 0}
+
+_UNIFORM = c.VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER
+_STORAGE = c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+_TEXEL = c.VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER
+#: Formats of texels of 1, 2 and 4 words: unsigned integers, so that every bit pattern is read as it is.
+_FORMATS = {
+    1: c.VK_FORMAT_R32_UINT,
+    2: c.VK_FORMAT_R32G32_UINT,
+    4: c.VK_FORMAT_R32G32B32A32_UINT,
+}
+
+
+def _types(texels: Sequence[int]) -> list[int]:
+    """Descriptor type of each binding."""
+    return [_UNIFORM, *(_TEXEL if texel else _STORAGE for texel in texels)]
 
 
 class Layouts:
-    """Set layouts and pipeline layouts of a device, made once for each (addressing, buffers)."""
+    """Set layouts and pipeline layouts of a device, made once for each (addressing, texels)."""
 
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
-        self._pipeline: dict[tuple[str, int], int] = {}
-        self._set: dict[int, int] = {}
+        self._pipeline: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._set: dict[tuple[int, ...], int] = {}
 
-    def set_layout(self, buffers: int) -> int:
-        """Layout of a descriptor set with the argument block and `buffers` bound buffers."""
-        found = self._set.get(buffers)
+    def set_layout(self, texels: tuple[int, ...]) -> int:
+        """Layout of a descriptor set with the argument block and one bound buffer for each of `texels`."""
+        types = _types(texels)
+        found = self._set.get(tuple(types))
         if found is not None:
             return found
         device = self._device
-        count = buffers + 1
+        count = len(types)
         if count > device.profile.limits.storage_buffers:
             raise Unsupported(
                 f"a kernel with {count} storage buffers: {device.snapshot.name} allows {device.profile.limits.storage_buffers}"
             )
         bindings = ffi.new("VkDescriptorSetLayoutBinding[]", count)
-        for index, binding in enumerate(bindings):
+        for index, (binding, kind) in enumerate(zip(bindings, types, strict=True)):
             binding.binding = index
-            binding.descriptorType = c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+            binding.descriptorType = kind
             binding.descriptorCount = 1
             binding.stageFlags = c.VK_SHADER_STAGE_COMPUTE_BIT
         info = new("VkDescriptorSetLayoutCreateInfo", bindingCount=count, pBindings=bindings)
         made = create(device, "DescriptorSetLayout", info)
         created("set_layout")
-        self._set[buffers] = made
+        self._set[tuple(types)] = made
         return made
 
-    def pipeline_layout(self, addressing: str, buffers: int) -> int:
-        """Layout of a pipeline of an addressing with `buffers` bound buffers."""
-        key = (addressing, buffers if addressing == "descriptor" else 0)
+    def pipeline_layout(self, addressing: str, texels: tuple[int, ...]) -> int:
+        """Layout of a pipeline of an addressing; `texels` as in `set_layout`."""
+        key = (addressing, tuple(_types(texels)) if addressing == "descriptor" else ())
         found = self._pipeline.get(key)
         if found is not None:
             return found
         device = self._device
-        size = PUSH_BYTES[addressing]
-        push = ffi.new(
-            "VkPushConstantRange *", {"stageFlags": c.VK_SHADER_STAGE_COMPUTE_BIT, "offset": 0, "size": size}
-        )
-        info = new("VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=push)
+        info = new("VkPipelineLayoutCreateInfo")
+        push = ffi.new("VkPushConstantRange *", {"stageFlags": c.VK_SHADER_STAGE_COMPUTE_BIT, "offset": 0})
+        sets = ffi.new("VkDescriptorSetLayout *")
         if addressing == "descriptor":
-            sets = ffi.new("VkDescriptorSetLayout *", self.set_layout(buffers))
+            sets[0] = self.set_layout(texels)
             info.setLayoutCount, info.pSetLayouts = 1, sets
+        else:
+            push.size = PUSH_BYTES[addressing]
+            info.pushConstantRangeCount, info.pPushConstantRanges = 1, push
         made = create(device, "PipelineLayout", info)
         created("pipeline_layout")
         self._pipeline[key] = made
@@ -116,9 +134,9 @@ class VulkanPipelineCache(Handle):
 
 
 class VulkanPipeline(Handle):
-    """A compute pipeline. `layout` is shared by all pipelines of the same addressing and buffer count."""
+    """A compute pipeline. `layout` is shared by all pipelines whose buffers are bound alike; `texels` has an entry a buffer."""
 
-    __slots__ = ("addressing", "buffers", "layout", "name")
+    __slots__ = ("addressing", "buffers", "layout", "name", "texels")
     kind, what = "pipeline", "Pipeline"
 
     def __init__(
@@ -130,6 +148,7 @@ class VulkanPipeline(Handle):
         cache: Any,
         subgroup_size: int | None,
         name: str,
+        texels: tuple[int, ...] = (),
     ) -> None:
         if addressing not in PUSH_BYTES:
             raise ArgumentError(f"addressing: got {addressing!r}, wanted one of {', '.join(PUSH_BYTES)}")
@@ -139,7 +158,8 @@ class VulkanPipeline(Handle):
             raise ArgumentError(f"kernel {name!r}: {len(words)} bytes are not SPIR-V words")
         self._device = device
         self.name, self.buffers, self.addressing = name, buffers, addressing
-        self.layout = device.layouts.pipeline_layout(addressing, buffers)
+        self.texels = texels or (0,) * buffers
+        self.layout = device.layouts.pipeline_layout(addressing, self.texels)
         super().__init__(device, self._create(words, cache.handle if cache else 0, subgroup_size))
         if device.validating:
             self._set_name()
@@ -236,19 +256,38 @@ def _statistic(row: Any) -> int | float | bool:
 class VulkanDescriptorPool(Handle):
     """Descriptor sets: `allocate` gives one for a pipeline, `write` points it at buffers, `reset` frees all at once."""
 
-    __slots__ = ("_buffers", "_free", "_infos", "_sets", "_update", "_write")
+    __slots__ = (
+        "_buffers",
+        "_free",
+        "_infos",
+        "_made_views",
+        "_sets",
+        "_texels",
+        "_update",
+        "_views",
+        "_writes",
+    )
     kind, what = "descriptor_pool", "DescriptorPool"
 
     def __init__(self, device: VulkanDevice, sets: int, buffers: int) -> None:
         self._sets = self._free = sets
         self._buffers = buffers
-        storage = c.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
-        sizes = ffi.new("VkDescriptorPoolSize *", {"type": storage, "descriptorCount": sets * (buffers + 1)})
-        info = new("VkDescriptorPoolCreateInfo", maxSets=sets, poolSizeCount=1, pPoolSizes=sizes)
+        self._texels: dict[int, tuple[int, ...]] = {}  #: of each set
+        self._made_views: dict[int, list[int]] = {}  #: of each set that has any
+        kinds = [(_UNIFORM, sets), (_STORAGE, sets * max(1, buffers))]
+        if device.profile.texels:
+            kinds.append((_TEXEL, sets * max(1, buffers)))
+        sizes = ffi.new("VkDescriptorPoolSize[]", [{"type": kind, "descriptorCount": n} for kind, n in kinds])
+        info = new("VkDescriptorPoolCreateInfo", maxSets=sets, poolSizeCount=len(kinds), pPoolSizes=sizes)
         super().__init__(device, create(device, self.what, info))
         self._update = device.functions.UpdateDescriptorSets
         self._infos = ffi.new("VkDescriptorBufferInfo[]", buffers + 1)
-        self._write = new("VkWriteDescriptorSet", descriptorType=storage, pBufferInfo=self._infos)
+        self._views = ffi.new("VkBufferView[]", buffers + 1)
+        self._writes = new_array("VkWriteDescriptorSet", buffers + 1)
+        for index in range(buffers + 1):
+            write = self._writes[index]
+            write.dstBinding, write.descriptorCount = index, 1
+            write.pBufferInfo, write.pTexelBufferView = self._infos + index, self._views + index
 
     def allocate(self, pipeline: Any) -> int:
         """A descriptor set for a pipeline. Raises VulkanError (VK_ERROR_OUT_OF_POOL_MEMORY) when the pool is used up."""
@@ -261,7 +300,7 @@ class VulkanDescriptorPool(Handle):
                 name="VK_ERROR_OUT_OF_POOL_MEMORY",
             )
         device = self._device
-        layout = ffi.new("VkDescriptorSetLayout *", device.layouts.set_layout(pipeline.buffers))
+        layout = ffi.new("VkDescriptorSetLayout *", device.layouts.set_layout(pipeline.texels))
         info = new(
             "VkDescriptorSetAllocateInfo",
             descriptorPool=self.handle,
@@ -272,21 +311,28 @@ class VulkanDescriptorPool(Handle):
         code = device.functions.AllocateDescriptorSets(device.handle, info, handle)
         device.check(code, "allocating a descriptor set")
         self._free -= 1
-        return int(handle[0])
+        made = int(handle[0])
+        self._texels[made] = pipeline.texels
+        return made
 
     def write(self, descriptor_set: int, ranges: Sequence[tuple[Any, int, int]]) -> None:
         """Point bindings 0, 1, ... at (buffer, offset, size) ranges in bytes. No pending submission may use the set."""
-        infos = self._infos
+        infos, views, writes, texels = self._infos, self._views, self._writes, self._texels[descriptor_set]
+        self._drop_views(descriptor_set)
         for index, (buffer, offset, size) in enumerate(ranges):
-            info = infos[index]
-            info.buffer = buffer.handle
-            info.offset = offset
-            info.range = size
-        write = self._write
-        write.dstSet = descriptor_set
-        # All bindings are single storage buffers of one stage, so one write runs over into the following bindings.
-        write.descriptorCount = len(ranges)
-        self._update(self._device.handle, 1, write, 0, NULL)
+            write = writes[index]
+            write.dstSet = descriptor_set
+            texel = texels[index - 1] if index else 0
+            if texel:
+                write.descriptorType = _TEXEL
+                views[index] = self._view(descriptor_set, _FORMATS[texel], buffer, offset, size)
+            else:
+                write.descriptorType = _STORAGE if index else _UNIFORM
+                info = infos[index]
+                info.buffer = buffer.handle
+                info.offset = offset
+                info.range = size
+        self._update(self._device.handle, len(ranges), writes, 0, NULL)
 
     def reset(self) -> None:
         """Free every set of the pool; none may be in use."""
@@ -294,4 +340,28 @@ class VulkanDescriptorPool(Handle):
         device.check(
             device.functions.ResetDescriptorPool(device.handle, self.handle, 0), "resetting a descriptor pool"
         )
+        for descriptor_set in self._texels:
+            self._drop_views(descriptor_set)
+        self._texels.clear()
         self._free = self._sets
+
+    def _view(self, descriptor_set: int, format: int, buffer: Any, offset: int, size: int) -> int:
+        """A view of a range as texels, which lives until the set is written again."""
+        info = new("VkBufferViewCreateInfo", buffer=buffer.handle, format=format, offset=offset, range=size)
+        made = create(self._device, "BufferView", info)
+        self._made_views.setdefault(descriptor_set, []).append(made)
+        created("buffer_view")
+        return made
+
+    def _drop_views(self, descriptor_set: int) -> None:
+        """Destroy the views of a set that is written again, or gone."""
+        device = self._device
+        for view in self._made_views.pop(descriptor_set, ()):
+            device.functions.DestroyBufferView(device.handle, view, NULL)
+            destroyed("buffer_view")
+
+    def destroy(self) -> None:
+        """The Vulkan side of `close`."""
+        for descriptor_set in list(self._made_views):
+            self._drop_views(descriptor_set)
+        super().destroy()

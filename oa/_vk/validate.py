@@ -36,11 +36,12 @@ def check_ranges(profile: Profile, buffers: int, ranges: Sequence[tuple[Any, int
         len(ranges) == buffers + 1,
         f"a descriptor set of {buffers + 1} bindings is written with {len(ranges)} ranges",
     )
-    alignment, limit = profile.limits.offset_alignment, profile.limits.max_storage_range
+    limit = profile.limits.max_storage_range
     for binding, (buffer, offset, size) in enumerate(ranges):
         require_live(buffer)
         where = f"binding {binding}: offset {offset}, size {size} of {buffer!r}"
         require(size > 0 and offset >= 0 and offset + size <= buffer.size, f"{where} is outside the buffer")
+        alignment = profile.limits.offset_alignment if binding else profile.limits.uniform_alignment
         require(offset % alignment == 0, f"{where}: offsets are multiples of {alignment}")
         require(size <= limit, f"{where}: the device's storage range is {limit}")
 
@@ -124,21 +125,14 @@ class CheckedCommands:
         self._pipeline, self._pushed = pipeline, PUSH_BYTES["address"]
         self.commands.dispatch_address(pipeline, block_address, groups)
 
-    def dispatch_descriptor(
-        self, pipeline: Any, descriptor_set: int, block_word: int, groups: tuple[int, int, int]
-    ) -> None:
-        """Run a kernel whose argument block starts at a word of the buffer at binding 0."""
+    def dispatch_descriptor(self, pipeline: Any, descriptor_set: int, groups: tuple[int, int, int]) -> None:
+        """Run a kernel whose argument block is at binding 0 of the set."""
         self._recording("dispatch_descriptor", pipeline)
         require(pipeline.addressing == "descriptor", f"{pipeline!r} takes no descriptors")
         require(descriptor_set != 0, f"{pipeline!r}: no descriptor set")
-        require(0 <= block_word < 1 << 32, f"{pipeline!r}: block word {block_word} is no 32-bit index")
-        require(
-            block_word * 4 % BLOCK_ALIGNMENT == 0,
-            f"{pipeline!r}: the block is not aligned to {BLOCK_ALIGNMENT} bytes",
-        )
         self._grid(groups)
         self._pipeline, self._pushed, self._set_buffers = pipeline, PUSH_BYTES["descriptor"], pipeline.buffers
-        self.commands.dispatch_descriptor(pipeline, descriptor_set, block_word, groups)
+        self.commands.dispatch_descriptor(pipeline, descriptor_set, groups)
 
     def bind(self, pipeline: Any) -> None:
         """Make a pipeline current."""

@@ -101,7 +101,7 @@ class Machine:
             pool = device.descriptor_pool(1, len(buffers))
             chosen = pool.allocate(pipeline)
             pool.write(chosen, [(self.rig.args, 0, 4096), *((b, 0, size) for b in buffers)])
-            commands.dispatch_descriptor(pipeline, chosen, 0, groups)
+            commands.dispatch_descriptor(pipeline, chosen, groups)
         commands.barrier("host")
         commands.end()
         self.rig.run(commands)

@@ -83,7 +83,6 @@ def test_parts_of_a_dispatch(checked: Rig) -> None:
         chosen = checked.pool.allocate(pipeline)
         checked.pool.write(chosen, [(checked.args, 0, 4096), (source, 0, BYTES), (target, 0, BYTES)])
         commands.descriptors(pipeline, chosen)
-        commands.push(pipeline, struct.pack("<I", 0))
     commands.dispatch(COUNT // 64)
     commands.barrier("host")
     commands.end()

@@ -40,7 +40,7 @@ class Rig:
 
     def step(self, commands: Any, source: Any, target: Any, addend: int) -> None:
         """Record target = source + addend."""
-        at = 64 * self._blocks
+        at = 256 * self._blocks  # uniform buffers start at multiples of up to 256 bytes
         self._blocks += 1
         self.args.map[at : at + 24] = struct.pack("<QQII", source.address, target.address, COUNT, addend)
         groups = (COUNT // 64, 1, 1)
@@ -48,8 +48,8 @@ class Rig:
             commands.dispatch_address(self.pipeline, self.args.address + at, groups)
         else:
             chosen = self.pool.allocate(self.pipeline)
-            self.pool.write(chosen, [(self.args, 0, 4096), (source, 0, BYTES), (target, 0, BYTES)])
-            commands.dispatch_descriptor(self.pipeline, chosen, at // 4, groups)
+            self.pool.write(chosen, [(self.args, at, 64), (source, 0, BYTES), (target, 0, BYTES)])
+            commands.dispatch_descriptor(self.pipeline, chosen, groups)
 
     def submit(self, *commands: Any) -> None:
         """Submit without waiting."""

@@ -34,6 +34,7 @@ LIMITS = Limits(
     push_bytes=128,
     storage_buffers=32,
     offset_alignment=256,
+    uniform_alignment=64,
     timestamp_period=2.0,
 )
 
@@ -109,10 +110,8 @@ class FakeCommands(FakeObject):
     def dispatch_address(self, pipeline: Any, block_address: int, groups: tuple[int, int, int]) -> None:
         self.log.append(("dispatch", pipeline.name, block_address, groups))
 
-    def dispatch_descriptor(
-        self, pipeline: Any, descriptor_set: int, block_word: int, groups: tuple[int, int, int]
-    ) -> None:
-        self.log.append(("dispatch", pipeline.name, descriptor_set, block_word, groups))
+    def dispatch_descriptor(self, pipeline: Any, descriptor_set: int, groups: tuple[int, int, int]) -> None:
+        self.log.append(("dispatch", pipeline.name, descriptor_set, groups))
 
     def copy(self, src: FakeBuffer, src_off: int, dst: FakeBuffer, dst_off: int, size: int) -> None:
         self.log.append(("copy", src, src_off, dst, dst_off, size))
@@ -168,8 +167,12 @@ class FakePool(FakeObject):
     def write(self, descriptor_set: int, ranges: list[tuple[Any, int, int]]) -> None:
         self.device.called("write")
         assert len(ranges) <= self.buffers + 1
-        for buffer, offset, size in ranges:
-            assert offset % 256 == 0 and offset + size <= buffer.size, (offset, size, buffer.size)
+        for binding, (buffer, offset, size) in enumerate(ranges):
+            assert offset % (256 if binding else 64) == 0 and offset + size <= buffer.size, (
+                offset,
+                size,
+                buffer.size,
+            )
         self.device.sets[descriptor_set] = list(ranges)
 
 
@@ -255,7 +258,7 @@ class FakeDevice:
         return FakeCache(self, data)
 
     def pipeline(self, kernel_words: bytes, *, buffers: int, addressing: str, cache: Any, subgroup_size: int | None = None,
-                 name: str = "") -> FakeObject:  # fmt: skip
+                 name: str = "", texels: tuple[int, ...] = ()) -> FakeObject:  # fmt: skip
         self.called("pipeline")
         assert isinstance(cache, FakeCache)
         self.pipelines.append(name)
@@ -347,7 +350,7 @@ class Rig:
             buffer = next(b.buffer for b in blocks if b.base <= address < b.base + b.buffer.size)
             return np.frombuffer(buffer.bytes, np.uint32, count, address - buffer.address)
         buffer, offset, _ = self.device.sets[dispatch[2]][0]
-        return np.frombuffer(buffer.bytes, np.uint32, count, offset + 4 * dispatch[3])
+        return np.frombuffer(buffer.bytes, np.uint32, count, offset)
 
     def bound(self, dispatch: list[Any], buffers: int) -> list[tuple[int, int]]:
         """(address, size or 0) of the buffers of a logged dispatch."""

@@ -286,25 +286,59 @@ function @main -> void {
   %0:
   %1 = load u32x3 $input0
   %2 = lane u32 %1 0
-  %3 = at u32* $pushed1 0u
+  %3 = at u32* $buffer1 0u 1u 0u
   %4 = load u32 %3
-  %5 = iadd u32 %4 4u
-  %6 = at u32* $buffer2 0u %5
-  %7 = load u32 %6
-  %8 = ult bool %2 %7
-  if %8 {
-    %9:
-    %10 = at u32* $buffer3 0u %2
-    %11 = load u32 %10
-    %12 = bitcast f32 %11
-    %13 = fadd f32 %12 0.5f
-    %14 = bitcast u32 %13
-    %15 = at u32* $buffer4 0u %2
-    store %15 <- %14
-  } %16
+  %5 = ult bool %2 %4
+  if %5 {
+    %6:
+    %7 = at u32* $buffer2 0u %2
+    %8 = load u32 %7
+    %9 = bitcast f32 %8
+    %10 = fadd f32 %9 0.5f
+    %11 = bitcast u32 %10
+    %12 = at u32* $buffer3 0u %2
+    store %12 <- %11
+  } %13
 }
 """
     )
+
+
+def test_what_is_only_read_can_be_read_as_texels() -> None:
+    uses = [Buffer("r", 4), Buffer("r", 4, aliased=True), Buffer("rw"), Buffer("w", 4)]
+    b = Builder("texels", (64, 1, 1), "descriptor", uses, texels=True)
+    index = b.builtin("global_id")
+    b.store4(3, index, b.load4(0, index))
+    assert b.texels == b.bound_texels() == (4, 0, 0, 0)
+    assert (
+        b.text()
+        == """\
+kernel texels local (64, 1, 1) descriptor
+  buffer 0: r x4 texels
+  buffer 1: r x4 aliased
+  buffer 2: rw x1
+  buffer 3: w x4
+function @main -> void {
+  %0:
+  %1 = load u32x3 $input0
+  %2 = lane u32 %1 0
+  %3 = load image $buffer1
+  %4 = fetch u32x4 %3 %2
+  %5 = lane u32 %4 0
+  %6 = lane u32 %4 1
+  %7 = lane u32 %4 2
+  %8 = lane u32 %4 3
+  %9 = at u32x4* $buffer2 0u %2
+  %10 = vector u32x4 %5 %6 %7 %8
+  store %9 <- %10
+}
+"""
+    )
+
+
+def test_texels_need_descriptors() -> None:
+    with pytest.raises(InternalError, match="descriptor"):
+        Builder("texels", (64, 1, 1), "address", [Buffer("r")], texels=True)
 
 
 def test_misuse_is_refused() -> None:

@@ -34,24 +34,22 @@ def words(device: NullDevice, address: int, count: int) -> NDArray[np.uint32]:
 
 
 def arrays(
-    device: NullDevice, pipeline: Any, place: int, word: int
+    device: NullDevice, pipeline: Any, place: int
 ) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint32]]:
     """The buffers of a dispatch, and its plain words."""
     if pipeline.addressing == "descriptor":
         (args, start, _), *ranges = device.sets[place]
         buffers = [np.frombuffer(b.data, np.uint32, size // 4, offset) for b, offset, size in ranges]
-        return buffers, np.frombuffer(args.data, np.uint32, 2 * len(ranges) + 3, start + 4 * word)[
-            2 * len(ranges) :
-        ]
+        return buffers, np.frombuffer(args.data, np.uint32, 2 * len(ranges) + 3, start)[2 * len(ranges) :]
     block = words(device, place, 2 * pipeline.buffers + 3)
     pointers = block[: 2 * pipeline.buffers].view(np.uint64)
     count = int(block[2 * pipeline.buffers])
     return [words(device, int(p), count) for p in pointers], block[2 * pipeline.buffers :]
 
 
-def compute(device: NullDevice, pipeline: Any, place: int, word: int, groups: tuple[int, int, int]) -> None:
+def compute(device: NullDevice, pipeline: Any, place: int, groups: tuple[int, int, int]) -> None:
     """What the kernels `affine` and `blend` do."""
-    buffers, plain = arrays(device, pipeline, place, word)
+    buffers, plain = arrays(device, pipeline, place)
     n = int(plain[0])
     if pipeline.name == "affine":
         buffers[1][:n] = buffers[0][:n] * plain[1] + plain[2]

@@ -25,6 +25,7 @@ class Frame(Module):
         *,
         trusted: frozenset[str] = frozenset(),
         preserve_nan: bool = False,
+        texels: bool = False,
     ) -> None:
         super().__init__()
         if addressing not in ("address", "descriptor"):
@@ -39,6 +40,12 @@ class Frame(Module):
         self.addressing = addressing
         self.buffers = tuple(buffers)
         self.trusted = trusted
+        #: How each buffer is bound: 0 as storage, else as a texel buffer of so many words a texel.
+        self.texels = tuple(
+            b.width if texels and b.access == "r" and not b.aliased else 0 for b in self.buffers
+        )
+        if texels and addressing != "descriptor":
+            raise InternalError(f'texels with addressing {addressing!r}, wanted "descriptor"')
         self.arg_words = 0  #: plain words of the argument block that the kernel reads, as far as built
         self.shared_bytes = 0  #: bytes of workgroup memory, as far as built
         if preserve_nan:
@@ -60,6 +67,11 @@ class Frame(Module):
         self._pointers: dict[int, int] = {}
         self._arrays: list[tuple[int, Ty]] = []
         self._block_base = 0
+        self._block_length = 0  # with descriptors: id of the number of uvec4 in the argument block
+
+    def bound_texels(self) -> tuple[int, ...]:
+        """`Kernel.texels` of the kernel."""
+        return self.texels if any(self.texels) else ()
 
     # --- scopes ---------------------------------------------------------------------------------------------
 

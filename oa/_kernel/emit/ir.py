@@ -39,6 +39,7 @@ class Builder(Memory):
     buffers: how each bound buffer is used.
     trusted: native operations that this device is known to round correctly, out of "fdiv", "fsqrt" and "ffma"
         (fused). What is not trusted is corrected by the safe-maths prelude.
+    texels: read the buffers that are only read as uniform texel buffers (see `oa._device.Profile.texels`).
     preserve_nan: forbid the driver to assume that there are no NaNs, infinities and signed zeros; only where the
         device has shaderSignedZeroInfNanPreserveFloat32.
 
@@ -329,6 +330,7 @@ class Builder(Memory):
         if not self._finished:
             if self._in_function:
                 raise InternalError("finish inside a function body")
+            self._close_block()
             void = self._type(sp.OP_TYPE_VOID)
             head = [5 << 16 | sp.OP_FUNCTION, void, self._entry, 0, self._type(sp.OP_TYPE_FUNCTION, void)]
             head += (2 << 16 | sp.OP_LABEL, self._entry_label)
@@ -346,6 +348,7 @@ class Builder(Memory):
         head = f"kernel {self.name} local {self.local_size} {self.addressing}\n"
         for index, buffer in enumerate(self.buffers):
             aliased = " aliased" if buffer.aliased else ""
-            head += f"  buffer {index}: {buffer.access} x{buffer.width}{aliased}\n"
+            texel = " texels" if self.texels[index] else ""
+            head += f"  buffer {index}: {buffer.access} x{buffer.width}{aliased}{texel}\n"
         names = {made: name for name, (made, _, _) in self._callable.items()}
         return head + print_module(self._words(), {**names, self._entry: "main"})

@@ -16,21 +16,20 @@ class Memory(Frame):
     # --- argument block and buffers -------------------------------------------------------------------------
 
     def _argument_block(self) -> int:
-        """Id of the block: a pointer (address) or the base word index (descriptor), read in the prologue."""
+        """Id of the block: a pointer read in the prologue (address), or the uniform buffer at binding 0 (descriptor)."""
         if self._block_base:
             return self._block_base
+        if self.addressing == "descriptor":
+            self._block_base = self._uniform_block()
+            return self._block_base
         zero = self.bits(Ty.U32, 0).id
-        address = self.addressing == "address"
-        if address:
-            self._capabilities.append(sp.CAPABILITY_PHYSICAL_STORAGE_BUFFER)
-            self._memory_model = (sp.MODEL_PHYSICAL_STORAGE_BUFFER_64, sp.MODEL_GLSL450)
-            members = [(self._buffer_pointer(b), 8 * k) for k, b in enumerate(self.buffers)]
-            members.append((self._runtime_array(self._scalar(Ty.U32), 4), 8 * len(self.buffers)))
-            pushed = self._pointer(
-                sp.CLASS_PHYSICAL_STORAGE_BUFFER, self._block(members, sp.DECORATION_NON_WRITABLE)
-            )
-        else:
-            pushed = self._scalar(Ty.U32)
+        self._capabilities.append(sp.CAPABILITY_PHYSICAL_STORAGE_BUFFER)
+        self._memory_model = (sp.MODEL_PHYSICAL_STORAGE_BUFFER_64, sp.MODEL_GLSL450)
+        members = [(self._buffer_pointer(b), 8 * k) for k, b in enumerate(self.buffers)]
+        members.append((self._runtime_array(self._scalar(Ty.U32), 4), 8 * len(self.buffers)))
+        pushed = self._pointer(
+            sp.CLASS_PHYSICAL_STORAGE_BUFFER, self._block(members, sp.DECORATION_NON_WRITABLE)
+        )
         variable = self._global(sp.CLASS_PUSH_CONSTANT, self._block([(pushed, 0)]))
         pointer = self._pointer(sp.CLASS_PUSH_CONSTANT, pushed)
         chain, self._block_base = self._id(), self._id()
@@ -39,6 +38,24 @@ class Memory(Frame):
             4 << 16 | sp.OP_LOAD, pushed, self._block_base, chain,
         )  # fmt: skip
         return self._block_base
+
+    def _uniform_block(self) -> int:
+        """The variable of the argument block: an array of four-word vectors whose length `_close_block` sets."""
+        length, array = self._id(), self._id()
+        vector = self._vector(4)
+        self._declarations += (4 << 16 | sp.OP_CONSTANT, self._scalar(Ty.U32), length, 1)
+        self._block_length = len(self._declarations) - 1
+        self._declarations += (4 << 16 | sp.OP_TYPE_ARRAY, array, vector, length)
+        self._decorate(array, sp.DECORATION_ARRAY_STRIDE, 16)
+        variable = self._global(sp.CLASS_UNIFORM, self._block([(array, 0)]))
+        self._decorate(variable, sp.DECORATION_DESCRIPTOR_SET, 0)
+        self._decorate(variable, sp.DECORATION_BINDING, 0)
+        return variable
+
+    def _close_block(self) -> None:
+        """The uniform block is as long as the words that were read."""
+        if self._block_length:
+            self._declarations[self._block_length] = -(-(2 * len(self.buffers) + self.arg_words) // 4)
 
     def _buffer_pointer(self, buffer: Buffer) -> int:
         """The pointer type of a bound buffer under "address"."""
@@ -92,24 +109,25 @@ class Memory(Frame):
         base = self._argument_block()
         u32 = self._scalar(Ty.U32)
         count = len(self.buffers)
+        if self.addressing == "descriptor":
+            return self._read_uniform(2 * count + index)
         chain, made = self._id(), self._id()
-        if self.addressing == "address":
-            pointer = self._pointer(sp.CLASS_PHYSICAL_STORAGE_BUFFER, u32)
-            member, element = self.bits(Ty.U32, count).id, self.bits(Ty.U32, index).id
-            self._prologue += (
-                6 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, base, member, element,
-                6 << 16 | sp.OP_LOAD, u32, made, chain, sp.MEMORY_ALIGNED, 4,
-            )  # fmt: skip
-            return made
-        if -1 not in self._pointers:
-            block = self._block([(self._runtime_array(u32, 4), 0)])
-            self._pointers[-1] = self._bound(0, block, "r")
-        place = self._id()
-        pointer = self._pointer(sp.CLASS_STORAGE_BUFFER, u32)
-        offset, zero = self.bits(Ty.U32, 2 * count + index).id, self.bits(Ty.U32, 0).id
+        pointer = self._pointer(sp.CLASS_PHYSICAL_STORAGE_BUFFER, u32)
+        member, element = self.bits(Ty.U32, count).id, self.bits(Ty.U32, index).id
         self._prologue += (
-            5 << 16 | sp.OPS["iadd"].code, u32, place, base, offset,
-            6 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, self._pointers[-1], zero, place,
+            6 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, base, member, element,
+            6 << 16 | sp.OP_LOAD, u32, made, chain, sp.MEMORY_ALIGNED, 4,
+        )  # fmt: skip
+        return made
+
+    def _read_uniform(self, place: int) -> int:
+        """Word `place` of the uniform block, read in the prologue."""
+        base, u32 = self._argument_block(), self._scalar(Ty.U32)
+        chain, made = self._id(), self._id()
+        pointer = self._pointer(sp.CLASS_UNIFORM, u32)
+        zero, vector, lane = (self.bits(Ty.U32, k).id for k in (0, place // 4, place % 4))
+        self._prologue += (
+            7 << 16 | sp.OP_ACCESS_CHAIN, pointer, chain, base, zero, vector, lane,
             4 << 16 | sp.OP_LOAD, u32, made, chain,
         )  # fmt: skip
         return made
@@ -123,7 +141,9 @@ class Memory(Frame):
         if not 0 <= buffer < len(self.buffers):
             raise InternalError(f"buffer {buffer} of {len(self.buffers)}")
         use = self.buffers[buffer]
-        if self.addressing == "descriptor":
+        if self._reads_texels(buffer):
+            found = self._texel_image(buffer)
+        elif self.addressing == "descriptor":
             found = self._bound(buffer + 1, self._buffer_block(use, access=False), use.access, use.aliased)
         else:
             base = self._argument_block()
@@ -137,15 +157,42 @@ class Memory(Frame):
         self._pointers[buffer] = found
         return found
 
-    def _element(self, buffer: int, index: Value, width: int, access: str) -> tuple[int, tuple[int, ...]]:
-        """Pointer to one element and the memory operands of its access."""
+    def _texel_image(self, buffer: int) -> int:
+        """Id of the image of a buffer that is read as texels."""
+        self._need(sp.CAPABILITY_SAMPLED_BUFFER)
+        # Depth, arrayed and multisampled are 0; the format is that of the view.
+        image = self._type(sp.OP_TYPE_IMAGE, self._scalar(Ty.U32), sp.DIM_BUFFER, 0, 0, 0, sp.SAMPLED, 0)
+        variable = self._global(sp.CLASS_UNIFORM_CONSTANT, image)
+        self._decorate(variable, sp.DECORATION_DESCRIPTOR_SET, 0)
+        self._decorate(variable, sp.DECORATION_BINDING, buffer + 1)
+        made = self._id()
+        self._prologue += (4 << 16 | sp.OP_LOAD, image, made, variable)
+        return made
+
+    def _fetch(self, buffer: int, index: Value, width: int) -> int:
+        """Id of the four-word vector that holds the element at `index`, for buffers that are read as texels."""
+        self._require_access(buffer, index, width, "r")
+        image, made = self._buffer_base(buffer), self._id()
+        self._code += (5 << 16 | sp.OP_IMAGE_FETCH, self._vector(4), made, image, index.id)
+        return made
+
+    def _reads_texels(self, buffer: int) -> bool:
+        return 0 <= buffer < len(self.texels) and self.texels[buffer] > 0
+
+    def _require_access(self, buffer: int, index: Value, width: int, access: str) -> None:
         self._main_only("a buffer access")
-        base = self._buffer_base(buffer)
+        if not 0 <= buffer < len(self.buffers):
+            raise InternalError(f"buffer {buffer} of {len(self.buffers)}")
         use = self.buffers[buffer]
         if use.width != width or access not in use.access:
             raise InternalError(f"buffer {buffer} is {use}, used with access {access!r} and width {width}")
         if index.ty is not Ty.U32:
             raise InternalError(f"buffer {buffer}: index is {index.ty}, wanted u32")
+
+    def _element(self, buffer: int, index: Value, width: int, access: str) -> tuple[int, tuple[int, ...]]:
+        """Pointer to one element and the memory operands of its access."""
+        self._require_access(buffer, index, width, access)
+        base = self._buffer_base(buffer)
         address = self.addressing == "address"
         storage = sp.CLASS_PHYSICAL_STORAGE_BUFFER if address else sp.CLASS_STORAGE_BUFFER
         element = self._word_type(width)
@@ -169,10 +216,14 @@ class Memory(Frame):
         key = ("load", buffer, index.id)
         found = self._known.get(key)
         if found is None:
-            pointer, operands = self._element(buffer, index, 1, "r")
-            made = self._id()
             kind = self._scalar(Ty.U32)
-            self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, kind, made, pointer, *operands)
+            if self._reads_texels(buffer):
+                whole, made = self._fetch(buffer, index, 1), self._id()
+                self._code += (5 << 16 | sp.OP_COMPOSITE_EXTRACT, kind, made, whole, 0)
+            else:
+                pointer, operands = self._element(buffer, index, 1, "r")
+                made = self._id()
+                self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, kind, made, pointer, *operands)
             found = Value(made, Ty.U32)
             if self.buffers[buffer].access == "r":
                 self._remember(key, found)
@@ -191,15 +242,18 @@ class Memory(Frame):
         key = ("load64", buffer, index.id)
         found = self._known.get(key)
         if found is None:
-            pointer, operands = self._element(buffer, index, 2, "r")
-            made = self._id()
-            self._code += (
-                len(operands) + 4 << 16 | sp.OP_LOAD,
-                self._scalar(Ty.U64),
-                made,
-                pointer,
-                *operands,
-            )
+            kind = self._scalar(Ty.U64)
+            if self._reads_texels(buffer):
+                low, high = self.load2(buffer, index)
+                pair, made = self._id(), self._id()
+                self._code += (
+                    5 << 16 | sp.OP_COMPOSITE_CONSTRUCT, self._vector(2), pair, low.id, high.id,
+                    4 << 16 | sp.OP_BITCAST, kind, made, pair,
+                )  # fmt: skip
+            else:
+                pointer, operands = self._element(buffer, index, 2, "r")
+                made = self._id()
+                self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, kind, made, pointer, *operands)
             found = Value(made, Ty.U64)
             if self.buffers[buffer].access == "r":
                 self._remember(key, found)
@@ -230,18 +284,17 @@ class Memory(Frame):
         first = self._known.get(keys[0])
         if first is not None:
             return first, *(self._known[key] for key in keys[1:])
-        pointer, operands = self._element(buffer, index, width, "r")
-        u32, whole = self._scalar(Ty.U32), self._id()
-        self._code += (
-            len(operands) + 4 << 16 | sp.OP_LOAD,
-            self._word_type(width),
-            whole,
-            pointer,
-            *operands,
-        )
-        if width == 2:
-            pair, whole = whole, self._id()
-            self._code += (4 << 16 | sp.OP_BITCAST, self._vector(2), whole, pair)
+        u32 = self._scalar(Ty.U32)
+        if self._reads_texels(buffer):
+            whole = self._fetch(buffer, index, width)
+        else:
+            pointer, operands = self._element(buffer, index, width, "r")
+            whole = self._id()
+            kind = self._word_type(width)
+            self._code += (len(operands) + 4 << 16 | sp.OP_LOAD, kind, whole, pointer, *operands)
+            if width == 2:
+                pair, whole = whole, self._id()
+                self._code += (4 << 16 | sp.OP_BITCAST, self._vector(2), whole, pair)
         lanes = tuple(Value(self._id(), Ty.U32) for _ in range(width))
         for lane, value in enumerate(lanes):
             self._code += (5 << 16 | sp.OP_COMPOSITE_EXTRACT, u32, value.id, whole, lane)

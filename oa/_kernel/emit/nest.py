@@ -85,12 +85,14 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Target:
-    """What a device wants of a kernel beside the nest: addressing, native operations trusted, and whether NaNs, infinities
-    and signed zeros must be asked for (`preserve_nan`, only where the device has the float control)."""
+    """What a device wants of a kernel beside the nest: addressing, native operations trusted, whether NaNs, infinities
+    and signed zeros must be asked for (`preserve_nan`, only where the device has the float control), and whether buffers are
+    read as `texels`."""
 
     addressing: str
     trusted: frozenset[str] = frozenset()
     preserve_nan: bool = False
+    texels: bool = False
 
 
 @dataclass(frozen=True)

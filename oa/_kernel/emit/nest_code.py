@@ -24,6 +24,7 @@ def builder(nest: Nest, target: Target, name: str) -> Builder:
         buffers,
         trusted=target.trusted,
         preserve_nan=target.preserve_nan,
+        texels=target.texels,
     )
 
 

@@ -38,7 +38,9 @@ def emit(nest: Nest, target: Target) -> Kernel:
         for store in nest.stores:
             _store(b, nest, store, quad, flat, lanes)
     words = b.finish()
-    return Kernel("map", words, len(nest.buffers), nest.words, target.addressing, b.local_size)
+    return Kernel(
+        "map", words, len(nest.buffers), nest.words, target.addressing, b.local_size, texels=b.bound_texels()
+    )
 
 
 def _dims(b: Builder, nest: Nest, quad: Value, flat: Value) -> list[dict[int, Value]]:

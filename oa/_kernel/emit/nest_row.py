@@ -39,6 +39,7 @@ def emit(nest: Nest, target: Target) -> Kernel:
         target.addressing,
         b.local_size,
         shared_bytes=b.shared_bytes,
+        texels=b.bound_texels(),
     )
 
 

@@ -12,12 +12,13 @@ _EXT_NAMES = {op.code: name for name, op in sp.OPS.items() if op.ext}
 _NAMES.update({
     sp.OP_SELECT: "select", sp.OP_BITCAST: "bitcast", sp.OP_LOAD: "load", sp.OP_ACCESS_CHAIN: "at",
     sp.OP_COMPOSITE_EXTRACT: "lane", sp.OP_COMPOSITE_CONSTRUCT: "vector", sp.OP_UMUL_EXTENDED: "umul",
-    sp.OP_PHI: "phi", sp.OP_FUNCTION_CALL: "call",
+    sp.OP_PHI: "phi", sp.OP_FUNCTION_CALL: "call", sp.OP_IMAGE_FETCH: "fetch",
 })  # fmt: skip
 _TYPES = {
     sp.OP_TYPE_BOOL: "bool",
     sp.OP_TYPE_VOID: "void",
     sp.OP_TYPE_STRUCT: "block",
+    sp.OP_TYPE_IMAGE: "image",
 }
 _CLASSES = {sp.CLASS_INPUT: "input", sp.CLASS_PUSH_CONSTANT: "pushed", sp.CLASS_WORKGROUP: "workgroup"}
 #: Operands that are literal numbers, not ids: opcode -> index of the first one.

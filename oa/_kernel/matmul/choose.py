@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from oa._device import Profile
 from oa._kernel.matmul.problem import Problem
-from oa._kernel.matmul.variants import LANES, REGISTERS, TILES, VECTORS, Variant
+from oa._kernel.matmul.variants import LANES, REGISTERS, TEXELS, TILES, VECTORS, Variant
 
 __all__ = ["Choice", "choose", "extent_strides", "fits", "has_lanes", "ranges", "runs"]
 
@@ -20,6 +20,8 @@ _MOST_SPLITS = 64
 
 #: What `lanes.slang` costs in nanoseconds on one core: a read of up to 64 bits by one lane, a fused step of eight lanes, a store.
 _READ, _STEP, _STORE = 8.5, 0.65, 2.0
+#: The same of `texels.slang`, but for a fetch of four words (of fewer: this much less a word) by all lanes.
+_FETCH, _FETCH_WORD, _TEXEL_STEP = 14.0, 2.0, 0.6
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def choose(problem: Problem, profile: Profile) -> Choice:
         # One row, not one column: lanes own columns.
         transposed = problem.n == 1 and problem.m > 1 and problem.c_strides[0] == 1
         seen = problem.transposed() if transposed else problem
-        variant = min((v for v in LANES if fits(v, seen)), key=lambda v: _lanes_cost(v, seen))
+        family, cost = (TEXELS, _texels_cost) if profile.texels else (LANES, _lanes_cost)
+        variant = min((v for v in family if fits(v, seen)), key=lambda v: cost(v, seen))
     else:
         transposed = problem.m == 1 and problem.n > 1
         seen = problem.transposed() if transposed else problem
@@ -137,4 +140,14 @@ def _lanes_cost(variant: Variant, problem: Problem) -> float:
     rows, columns = variant.tile_m, variant.tile_n
     reads = rows / (2 if variant.a else 1) + columns / (2 if variant.b else 1)
     tile = problem.k * (reads * _READ + rows * columns / 8 * _STEP) + rows * columns * _STORE
+    return _groups(variant, problem) * tile
+
+
+def _texels_cost(variant: Variant, problem: Problem) -> float:
+    rows, columns = variant.tile_m, variant.tile_n // 8
+    a, b, _ = variant.recipe.texels
+    # Fetches for four k: of A rows by all lanes, of B by each lane for its columns.
+    fetches = rows / 8 * (1 if variant.a else 4), columns * {0: 4, 1: 1, 2: 4 / b}[variant.b]
+    reads = sum(n * (_FETCH - (4 - words) * _FETCH_WORD) for n, words in zip(fetches, (a, b), strict=True))
+    tile = problem.k / 4 * (reads + 4 * rows * columns * _TEXEL_STEP) + 8 * rows * columns * _STORE
     return _groups(variant, problem) * tile

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from oa._kernel.pack import Recipe
 from oa.errors import InternalError
 
-__all__ = ["LANES", "RECIPES", "REDUCE", "REGISTERS", "TILES", "VECTORS", "WORDS", "Variant", "tiles"]
+__all__ = [
+    "LANES",
+    "RECIPES",
+    "REDUCE",
+    "REGISTERS",
+    "TEXELS",
+    "TILES",
+    "VECTORS",
+    "WORDS",
+    "Variant",
+    "tiles",
+]
 
 #: The plain argument words in order; `problem.slang` names them alike.
 WORDS = (
@@ -24,7 +35,8 @@ class Variant:
 
     `a` and `b` say how operands are read: 0 any strides; 1 `width` elements at a time along k; 2 along m (A) or n (B). 1 and 2
     need a stride of 1 there, and the other strides and the offset to be multiples of `width`. `c` is the multiple of which n,
-    the strides and the offset of C have to be. A range of k starts at a multiple of `slice`.
+    the strides and the offset of C have to be. A range of k starts at a multiple of `slice`. A workgroup
+    computes its tile in `blocks` parts, one after the other.
     """
 
     recipe: Recipe
@@ -37,6 +49,7 @@ class Variant:
     slice: int = 1
     invocations: int = 64
     shared_bytes: int = 0
+    blocks: int = 1
 
     @property
     def name(self) -> str:
@@ -49,10 +62,21 @@ _LAYOUTS = {(0, 0): "any", (1, 2): "nn", (1, 1): "nt", (2, 2): "tn", (1, 0): "nx
 
 
 def _recipe(
-    name: str, source: str, subgroup_size: int | None = None, buffers: int = 3, **defines: int
+    name: str,
+    source: str,
+    subgroup_size: int | None = None,
+    buffers: int = 3,
+    texels: tuple[int, ...] = (),
+    **defines: int,
 ) -> Recipe:
     return Recipe(
-        f"matmul.{name}", f"matmul/{source}.slang", tuple(defines.items()), buffers, len(WORDS), subgroup_size
+        f"matmul.{name}",
+        f"matmul/{source}.slang",
+        tuple(defines.items()),
+        buffers,
+        len(WORDS),
+        subgroup_size,
+        texels,
     )
 
 
@@ -77,6 +101,27 @@ def _lanes(rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
     )
     c = width if whole else 1
     return Variant(recipe, rows, 8 * columns, a, b, width=2, c=c, slice=2, invocations=8)
+
+
+def _texels(blocks: int, rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
+    width, words = min(columns, 4), {0: 1, 1: 4, 2: min(columns, 4)}[b]
+    name = f"texels_{blocks}x{rows}x{8 * columns}_{_LAYOUTS[a, b]}{'' if whole else '_ragged'}"
+    recipe = _recipe(
+        name,
+        "texels",
+        subgroup_size=8,
+        texels=(4 if a else 1, words, 0),
+        BLOCKS=blocks,
+        TM=rows,
+        TN=columns,
+        A_TEXEL=a,
+        B_TEXEL=b,
+        B_WORDS=words,
+        WIDTH=width,
+        C_WHOLE=int(whole),
+    )
+    c = width if whole else 1
+    return Variant(recipe, blocks * rows, 8 * columns, a, b, width=4, c=c, slice=4, invocations=8, blocks=blocks)
 
 
 def tiles(bm: int, bn: int, bk: int, tm: int, tn: int, a: int, b: int, prefix: str = "") -> Variant:
@@ -119,6 +164,18 @@ LANES = (
     _lanes(32, 2, 0, 0, False),
 )
 
+#: For software devices that read texels.
+TEXELS = (
+    *(
+        _texels(*shape, a, b, True)
+        for shape in ((4, 16, 4), (4, 8, 8), (1, 8, 4), (4, 16, 2))
+        for a, b in _VECTOR_LAYOUTS
+    ),
+    *(_texels(8, 8, 4, a, b, True) for a, b in ((0, 2), (1, 0), (2, 0))),
+    *(_texels(8, 8, 4, a, b, False) for a, b in ((0, 0), (1, 0), (2, 0), (1, 1), (0, 2))),
+    _texels(1, 8, 1, 0, 0, False),
+)
+
 #: For GPUs, from large to small. Slices of 8 are for devices with 16 KiB of workgroup memory. Any strides take more registers:
 #: 128 x 128 of them is more than some devices have.
 TILES = tuple(
@@ -139,4 +196,4 @@ VECTORS = (_vector(8, 32, True), _vector(64, 4, False))
 #: The second stage of a multiplication whose k is split.
 REDUCE = Variant(_recipe("reduce", "reduce", buffers=2), 64, 1, invocations=64)
 
-RECIPES = tuple(v.recipe for v in (*REGISTERS, *LANES, *TILES, *VECTORS, REDUCE))
+RECIPES = tuple(v.recipe for v in (*REGISTERS, *LANES, *TEXELS, *TILES, *VECTORS, REDUCE))
