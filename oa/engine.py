@@ -55,6 +55,7 @@ from oa.errors import (
 from oa.evidence import Evidence
 from oa.plan import capture
 from oa.programs import Programs
+from oa.support import Capable, Guarded, missing
 
 call.trace_composite = trace
 
@@ -71,7 +72,7 @@ _DEFAULT = threading.local()
 _NOTICED: set[str] = set()
 
 
-class Engine(Evidence):
+class Engine(Capable, Evidence):
     """Owns one Vulkan device. Operations on its values are recorded at once and run when a value is read or `flush` is called.
 
     Args:
@@ -139,6 +140,9 @@ class Engine(Evidence):
         self._tapes: list[Any] = []
         self._profiler: Profiler | None = None
         self._lines: dict[tuple[str, int], tuple[Node, ...]] = {}
+        self._supported: dict[Any, bool] = {}
+        if missing(self.device.profile):
+            self.__class__ = _GuardedEngine
         self.seed = seed & 0xFFFFFFFFFFFFFFFF
         self._draws = 0
         parts = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
@@ -586,6 +590,10 @@ class Engine(Evidence):
         order: `compilations` says what else had changed.
         """
         return {**self._executor.counters.as_dict(), **self._programs.counters()}
+
+
+class _GuardedEngine(Guarded, Engine):
+    """The Engine of a device that lacks a dtype."""
 
 
 def _words(value: Value) -> list[int]:

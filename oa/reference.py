@@ -57,6 +57,7 @@ AREAS = {
     "manipulate": "Shape",
     "grid": "Shape",
     "indexing": "Indexing",
+    "scattering": "Indexing",
     "subscript": "Indexing",
     "search": "Searching",
     "sorting": "Sorting",

@@ -113,6 +113,11 @@ def promote(a: DType, b: DType, operation: str) -> DType:
     return found
 
 
+def limits_of(dtype: DType) -> tuple[int, int]:
+    """Least and greatest number of an integer dtype."""
+    return _RANGE[dtype]
+
+
 def check_fits(number: bool | int | float, dtype: DType, operation: str) -> None:
     """DTypeError when an integer dtype cannot hold a Python number."""
     limits = _RANGE.get(dtype)

@@ -112,7 +112,7 @@ from oa.matrix.elementwise import (
     where,
 )
 from oa.matrix.grid import meshgrid, tril, triu
-from oa.matrix.indexing import embedding, gather, one_hot, segment_sum, take, take_along_axis
+from oa.matrix.indexing import embedding, gather, one_hot, take, take_along_axis
 from oa.matrix.interop import asarray, from_dlpack
 from oa.matrix.linalg import mat_mul_nt, matmul
 from oa.matrix.manipulate import (
@@ -130,6 +130,16 @@ from oa.matrix.normalise import log_softmax, logsumexp, softmax
 from oa.matrix.random import normal, uniform
 from oa.matrix.reduce import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
 from oa.matrix.scan import cumulative_prod, cumulative_sum, diff
+from oa.matrix.scattering import (
+    scatter,
+    scatter_add_rows,
+    scatter_rows,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_sum,
+)
 from oa.matrix.search import argwhere, count_nonzero, nonzero, searchsorted
 from oa.matrix.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from oa.matrix.shape import (
@@ -307,7 +317,14 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "scatter",
+    "scatter_add_rows",
+    "scatter_rows",
     "searchsorted",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
     "segment_sum",
     "sigmoid",
     "sign",

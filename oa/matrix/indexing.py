@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import math
 from typing import Any
 
 from oa._schema import spec as sp
@@ -170,27 +169,6 @@ def take_along_axis(x: Matrix, indices: Matrix, *, axis: int = -1) -> Matrix:
     common = sp.broadcast(shapes, "matrix.take_along_axis", ("x", "indices"))
     x, found = (broadcast_to(v, (*common[:at], v.shape[at], *common[at + 1 :])) for v in (x, found))
     return _along(x, found, at)
-
-
-def segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
-    """(count, ...): row v is the sum of the rows (n, ...) whose integer segment (n,) is v, in their order; others do not count.
-
-    Shapes: (n, ...) and (n,) give (count, ...).
-    Dtypes: numeric; segments are integers.
-    Gradient: to each row that counts its segment's g.
-    Raises: ShapeError for segments that do not fit; DTypeError for segments that are no integers.
-
-    >>> oa.matrix.segment_sum(oa.matrix.ones(engine, 3), oa.matrix.from_list(engine, [1, 0, 1]), 2).tolist()
-    [1.0, 2.0]
-    """
-    found = _indices(rows, segments, "segment_sum")
-    if found.ndim != 1 or rows.shape[:1] != found.shape:
-        raise ShapeError(
-            f"matrix.segment_sum: segments {found.shape} must have rank 1 and one for each of the rows {rows.shape}"
-        )
-    width = math.prod(rows.shape[1:])
-    summed = _segment_sum(reshape(rows, (found.size, width)), found, count)
-    return reshape(summed, (count, *rows.shape[1:]))
 
 
 def _indices(x: Matrix, indices: Any, name: str) -> Matrix:

@@ -38,12 +38,13 @@ class NamespaceInfo:
         return {**found, "indexing": DEFAULT_OF_KIND["i"]}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
-        """The dtypes by name, all or those of a kind (see `isdtype`), on the given or the default engine."""
+        """The dtypes that the given or the default engine's device has, by name, all or those of a kind (see `isdtype`)."""
         return {d.name: d for d in _supported(device) if kind is None or isdtype(d, kind)}
 
 
-def _supported(device: Any) -> tuple[DType, ...]:
-    return ALL
+def _supported(device: Any) -> list[DType]:
+    engine = device if device is not None else default_engine()
+    return [d for d in ALL if engine.supports(d)]
 
 
 def __array_namespace_info__() -> NamespaceInfo:
