@@ -24,7 +24,7 @@ from oa._schema.spec import spec
 from oa.errors import ArgumentError
 
 #: Packages whose public functions are described.
-DOMAINS = ("matrix",)
+DOMAINS = ("matrix", "matrix.linalg")
 SECTIONS = ("Shapes", "Dtypes", "Gradient", "Raises")
 
 #: What the first words of a "Dtypes:" section may be, and the dtype kinds that they name.
@@ -50,8 +50,9 @@ AREAS = {
     "reduce": "Reductions",
     "statistics": "Statistics",
     "scan": "Cumulative",
-    "linalg": "Products",
+    "products": "Products",
     "contraction": "Products",
+    "linalg": "Linear algebra",
     "normalise": "Normalisation",
     "shape": "Shape",
     "manipulate": "Shape",
@@ -97,7 +98,7 @@ class Entry:
         """The accepted dtypes by the capabilities that a device must have for them; the key "" is every device."""
         found: dict[str, list[str]] = {}
         for dtype in ALL:
-            if dtype.kind in self.kinds:
+            if dtype.kind in self.kinds and f"but for {dtype.name}" not in self.dtypes:
                 found.setdefault(" and ".join(sorted(CAPABILITIES.get(dtype, ()))), []).append(dtype.name)
         return {needs: tuple(names) for needs, names in sorted(found.items())}
 
@@ -117,7 +118,11 @@ def functions(domain: str = "matrix") -> dict[str, Callable[..., Any]]:
     """The public functions of a domain, by name."""
     module = importlib.import_module(f"oa.{domain}")
     found = {name: getattr(module, name) for name in module.__all__}
-    return {name: f for name, f in sorted(found.items()) if isinstance(f, FunctionType)}
+    outer = domain.rpartition(".")[0]
+    there = (
+        functions(outer) if outer else {}
+    )  # what a namespace takes over from the one that holds it is described there
+    return {n: f for n, f in sorted(found.items()) if isinstance(f, FunctionType) and n not in there}
 
 
 def entries(word: str = "") -> list[Entry]:
@@ -134,7 +139,7 @@ def chosen(name: str) -> tuple[list[Entry], bool]:
     """
     wanted = name.removeprefix("oa.")
     for domain in DOMAINS:
-        bare = wanted.removeprefix(f"{domain}.")
+        bare = wanted.removeprefix(f"{domain}.").removeprefix("linalg.")
         function = functions(domain).get(bare)
         if function is not None:
             return [entry(f"{domain}.{bare}", function)], True

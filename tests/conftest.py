@@ -12,6 +12,8 @@ from typing import Any
 # Read by `oa.config` at import and by the drivers when they are loaded, hence set before anything else is imported.
 os.environ.setdefault("OA_QUIET", "1")
 os.environ.setdefault("LP_NUM_THREADS", "0")
+# SciPy reads it when it is imported, and scikit-learn dispatches only where it is set.
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
 # Oracles are small: a thread pool for each worker would spend its time waiting for cores.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 CACHE = tempfile.mkdtemp(prefix="oa-test-cache-")

@@ -74,7 +74,7 @@ def index(found: list[Entry]) -> str:
 
 
 def _bare(entry: Entry) -> str:
-    return entry.name.rpartition(".")[2]
+    return entry.name.removeprefix("matrix.")
 
 
 def _cell(text: str) -> str:

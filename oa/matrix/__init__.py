@@ -16,7 +16,7 @@ from oa._schema.dtype import (
     uint32,
     uint64,
 )
-from oa.matrix import namespace, value
+from oa.matrix import linalg, namespace, value
 from oa.matrix.chance import bernoulli, categorical, integers, permutation
 from oa.matrix.contraction import einsum, matrix_transpose, tensordot, vecdot
 from oa.matrix.create import (
@@ -114,7 +114,6 @@ from oa.matrix.elementwise import (
 from oa.matrix.grid import meshgrid, tril, triu
 from oa.matrix.indexing import embedding, gather, one_hot, take, take_along_axis
 from oa.matrix.interop import asarray, from_dlpack
-from oa.matrix.linalg import mat_mul_nt, matmul
 from oa.matrix.manipulate import (
     broadcast_arrays,
     broadcast_shapes,
@@ -127,6 +126,7 @@ from oa.matrix.manipulate import (
 )
 from oa.matrix.namespace import API_VERSIONS, __array_namespace_info__, e, inf, nan, newaxis, pi
 from oa.matrix.normalise import log_softmax, logsumexp, softmax
+from oa.matrix.products import mat_mul_nt, matmul
 from oa.matrix.random import normal, uniform
 from oa.matrix.reduce import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
 from oa.matrix.scan import cumulative_prod, cumulative_sum, diff
@@ -161,8 +161,6 @@ from oa.matrix.subscript import put
 from oa.matrix.value import Matrix
 
 value._operations = sys.modules[__name__]
-# The standard has a namespace of that name, whose functions are not there yet.
-delattr(value._operations, "linalg")
 
 #: The standard's name of the dtype; hides the built-in in this module alone.
 bool = bool_
@@ -264,6 +262,7 @@ __all__ = [
     "isnan",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log1p",

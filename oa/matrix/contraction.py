@@ -9,7 +9,7 @@ from typing import Any
 from oa._schema import spec as sp
 from oa.errors import ArgumentError, AxisError, ShapeError
 from oa.matrix.elementwise import multiply
-from oa.matrix.linalg import matmul
+from oa.matrix.products import matmul
 from oa.matrix.reduce import sum
 from oa.matrix.shape import broadcast_to, permute_dims, reshape, slice
 from oa.matrix.value import Matrix

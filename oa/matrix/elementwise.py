@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from oa._graph.node import again
 from oa._schema import expr
 from oa._schema.declare import pointwise, primitive
-from oa._schema.dtype import DType, as_dtype
+from oa._schema.dtype import DType, as_dtype, bool_
 from oa._schema.op import Inference
 from oa._schema.scalar import arg
 from oa._schema.scalar import cast as cast_scalar
@@ -316,44 +316,49 @@ def bitwise_right_shift(a: Operand, b: Operand) -> Matrix:
     return _call("shr", a, b)
 
 
-@pointwise(kinds="b")
+def _truth(x: Any) -> Any:
+    """No node for bool operands."""
+    return expr.cast(x, bool_)
+
+
+@pointwise()
 def logical_and(a: Operand, b: Operand) -> Matrix:
-    """a and b, for bool.
+    """a and b, as bool; a number counts as true where it is not 0.
 
     >>> oa.matrix.logical_and(oa.matrix.from_list(engine, [True, False]), True).tolist()
     [True, False]
     """
-    return _call("band", a, b)
+    return _call("band", _truth(a), _truth(b))
 
 
-@pointwise(kinds="b")
+@pointwise()
 def logical_or(a: Operand, b: Operand) -> Matrix:
-    """a or b, for bool.
+    """a or b, as bool; a number counts as true where it is not 0.
 
     >>> oa.matrix.logical_or(oa.matrix.from_list(engine, [True, False]), True).tolist()
     [True, True]
     """
-    return _call("bor", a, b)
+    return _call("bor", _truth(a), _truth(b))
 
 
-@pointwise(kinds="b")
+@pointwise()
 def logical_xor(a: Operand, b: Operand) -> Matrix:
-    """Either a or b but not both, for bool.
+    """Either a or b but not both, as bool; a number counts as true where it is not 0.
 
     >>> oa.matrix.logical_xor(oa.matrix.from_list(engine, [True, False]), True).tolist()
     [False, True]
     """
-    return _call("bxor", a, b)
+    return _call("bxor", _truth(a), _truth(b))
 
 
-@pointwise(kinds="b")
+@pointwise()
 def logical_not(x: Matrix) -> Matrix:
-    """not x, for bool.
+    """not x, as bool; a number counts as true where it is not 0.
 
     >>> oa.matrix.logical_not(oa.matrix.from_list(engine, [True, False])).tolist()
     [False, True]
     """
-    return _call("bnot", x)
+    return _call("bnot", _truth(x))
 
 
 @pointwise(exclude=("condition",))

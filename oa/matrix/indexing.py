@@ -13,7 +13,7 @@ from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.create import arange
 from oa.matrix.elementwise import astype, clip, equal, where
-from oa.matrix.linalg import matmul
+from oa.matrix.products import matmul
 from oa.matrix.reduce import sum
 from oa.matrix.shape import broadcast_to, expand_dims, permute_dims, reshape
 from oa.matrix.value import Matrix

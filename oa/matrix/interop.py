@@ -55,6 +55,8 @@ def _again(x: Matrix, dtype: Any, device: Any, copy: bool | None) -> Matrix:
     elsewhere = device is not None and device is not x.engine
     if copy is False and (wanted is not x.dtype or elsewhere):
         raise CopyError("matrix.asarray: copy=False, but another dtype or engine needs a copy")
+    if copy is False:
+        return x  # the object itself, so that an assignment to it is seen
     if copy and not elsewhere and wanted is x.dtype:
         return positive(x) if x.dtype.kind != "b" else x.copy()
     return astype(x, wanted, device=device)

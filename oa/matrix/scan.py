@@ -106,9 +106,11 @@ def _direct(x: Matrix, name: str) -> Matrix:
 
 
 def diff(
-    x: Matrix, *, axis: int = -1, n: int = 1, prepend: Matrix | None = None, append: Matrix | None = None
+    x: Matrix, n: int = 1, axis: int = -1, prepend: Matrix | None = None, append: Matrix | None = None
 ) -> Matrix:
     """Differences of neighbours along `axis`, `n` times over; of bool whether they differ.
+
+    All but x go by name in the array API; their order is NumPy's.
 
     `prepend` and `append` are put before and after x first.
 

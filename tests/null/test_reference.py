@@ -26,7 +26,8 @@ def test_every_part_is_there(name: str) -> None:
 
 def test_every_public_function_is_described() -> None:
     functions = {n for n in m.__all__ if callable(getattr(m, n)) and not isinstance(getattr(m, n), type)}
-    assert {f"matrix.{n}" for n in functions} == set(ENTRIES)
+    linear = {f"linalg.{n}" for n in m.linalg.__all__ if n not in functions}
+    assert {f"matrix.{n}" for n in functions | linear} == set(ENTRIES)
 
 
 def test_what_a_declaration_knows() -> None:
@@ -37,7 +38,11 @@ def test_what_a_declaration_knows() -> None:
     assert ENTRIES["matrix.subtract"].gradient == "a: g; b: -g."
     assert ENTRIES["matrix.floor"].gradient == "0 everywhere."
     assert "bool" not in ENTRIES["matrix.add"].devices()[""]
-    assert ENTRIES["matrix.logical_and"].devices() == {"": ("bool",)}
+    assert ENTRIES["matrix.bitwise_left_shift"].devices() == {
+        "": ("int8", "int16", "int32", "uint8", "uint16", "uint32"),
+        "int64": ("int64", "uint64"),
+    }
+    assert ENTRIES["matrix.linalg.svd"].devices() == {"": ("float32",), "float64 and int64": ("float64",)}
 
 
 def test_sections_of_a_docstring() -> None:
@@ -84,6 +89,11 @@ def test_the_list_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
         "matrix.cumulative_sum",
         "matrix.diff",
     ]
+
+
+def test_a_namespace_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "linalg.svd") == said(capsys, "matrix.linalg.svd") == said(capsys, "svd")
+    assert all(line.startswith("matrix.linalg.") for line in said(capsys, "linear algebra").splitlines())
 
 
 @pytest.mark.parametrize("name", ["exp", "matrix.exp", "oa.matrix.exp"])
