@@ -12,11 +12,28 @@ def _flag(name: str) -> bool:
 
 
 def _cache_dir() -> Path:
+    """Relative folders in the XDG variable and in HOME count as unset, as the XDG base directory specification asks."""
     own = os.environ.get("OA_CACHE_DIR")
     if own:
         return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "oa"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else _home() / ".cache") / "oa"
+
+
+def _home() -> Path:
+    """The user's folder; where nothing says which it is, one that cannot exist, so that nothing is cached."""
+    given = Path(os.environ.get("HOME", ""))
+    if given.is_absolute():
+        return given
+    try:
+        import pwd
+
+        found = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except ImportError:  # Windows
+        found = Path(os.path.expanduser("~"))
+    except KeyError:  # a user that the system does not know, as in some containers
+        found = given
+    return found if found.is_absolute() else Path(os.devnull)
 
 
 @dataclass(frozen=True)
@@ -27,6 +44,7 @@ class Config:
     profile: str | None  #: OA_PROFILE: "strict" or "compat".
     addressing: str | None  #: OA_ADDRESSING: "address" or "descriptor".
     check: bool  #: OA_CHECK: run each new plan unfused too and name the first operation that differs.
+    without: frozenset[str]  #: OA_WITHOUT: passes of the lowering to leave out, as "epilogue,siblings".
     show: bool  #: OA_SHOW: print each newly lowered plan to stderr.
     validate: bool  #: OA_VALIDATE: load the Khronos validation layer.
     quiet: bool  #: OA_QUIET: no notice about a software device.
@@ -37,10 +55,11 @@ class Config:
 def read() -> Config:
     """Read the environment now."""
     return Config(
-        device=os.environ.get("OA_DEVICE", "auto"),
+        device=os.environ.get("OA_DEVICE", "").strip() or "auto",
         profile=os.environ.get("OA_PROFILE") or None,
         addressing=os.environ.get("OA_ADDRESSING") or None,
         check=_flag("OA_CHECK"),
+        without=frozenset(filter(None, os.environ.get("OA_WITHOUT", "").split(","))),
         show=_flag("OA_SHOW"),
         validate=_flag("OA_VALIDATE"),
         quiet=_flag("OA_QUIET"),

@@ -25,6 +25,7 @@ class Programs:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
+        self.without = CONFIG.without  #: passes left out, as in `oa._lower.passes.lower`
         self._unaudited: dict[
             int, tuple[Program, Graph]
         ] = {}  #: with OA_CHECK, by identity: programs that never ran
@@ -61,7 +62,7 @@ class Programs:
     ) -> Program:
         """Lower without the cache; `owned` and `carried` as in `oa._lower.passes.lower`."""
         self._lowerings += 1
-        program = lower(graph, self._profile, owned=owned, carried=carried)
+        program = lower(graph, self._profile, owned=owned, carried=carried, without=self.without)
         without: frozenset[str] = getattr(self, "without", frozenset())
         self._history.add(Entry(graph, self._profile, without, owned, carried, program.plan.digest))
         if CONFIG.show:

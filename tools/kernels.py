@@ -78,7 +78,8 @@ def _hook(recipe: Recipe, words: bytes) -> tuple[bytes, int]:
     plain, found = unmark(words)
     if len(found) != recipe.hook:
         raise SystemExit(
-            f"tools/kernels.py: {recipe.name} keeps {len(found)} functions apart, wanted {int(recipe.hook)}: [noinline] marks the hook"
+            f"tools/kernels.py: {recipe.name} keeps {len(found)} functions apart, wanted {int(recipe.hook)}:"
+            " [noinline] marks the hook"
         )
     return plain, found[0] if found else 0
 

@@ -68,7 +68,7 @@ def obstacle(fusion: Fusion, a: Cluster, b: Cluster) -> str:
     binding = [way for way in fitting if fusion.fits_device(way)]
     if not binding:
         return _unbindable(fusion, fitting[0])
-    if fusion._path_around(a, b):
+    if fusion.path_around(a, b):
         return "a third dispatch reads the one and is read by the other"
     return "each had grown with other neighbours when the pass met the two"
 

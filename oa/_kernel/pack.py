@@ -69,7 +69,8 @@ class Kernel:
 
     def compute_digest(self) -> str:
         """SHA-256, in hexadecimal, of the words and of everything that a pipeline is made from."""
-        abi = f"{self.buffers} {self.arg_words} {self.addressing} {self.local_size} {self.subgroup_size} {self.shared_bytes} {self.texels}"
+        abi = f"{self.buffers} {self.arg_words} {self.addressing} {self.local_size} {self.subgroup_size} {self.shared_bytes}"
+        abi += f" {self.texels}"
         return hashlib.sha256(abi.encode() + b"\0" + self.words).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -87,8 +88,8 @@ class Recipe:
     """How one kernel of the pack is built, once per addressing. A family lists its recipes as `RECIPES` in its `family.py`.
 
     `source` is a path below `oa/_kernel`, `defines` are preprocessor names and values; local size, shared bytes and capabilities
-    are read from the compiled module. With `texels` (see `Kernel`) it is built for descriptors only. `hook` says that one function
-    is marked [noinline]: that through which the results leave.
+    are read from the compiled module. With `texels` (see `Kernel`) it is built for descriptors only. `hook` says that one
+    function is marked [noinline]: that through which the results leave.
     """
 
     name: str

@@ -97,7 +97,14 @@ def operand_coords(base: BaseGraph, node: BaseNode, coords: Coords) -> list[Coor
 class Fusion:
     """The working state of the pass; `clusters` is its result, in an order that respects dependencies."""
 
-    def __init__(self, base: BaseGraph, max_buffers: int, tuning: str, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        base: BaseGraph,
+        max_buffers: int,
+        tuning: str,
+        enabled: bool = True,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
         self.base = base
         self.max_buffers = max_buffers
         self.tuning = tuning
@@ -118,9 +125,11 @@ class Fusion:
         if enabled:
             for ref in list(self.cluster_of):
                 self._join(ref)
-            recompute(self)
-            merge_siblings(self)
-        self.clusters = self._ordered()
+            if "recompute" not in without:
+                recompute(self)
+            if "siblings" not in without:
+                merge_siblings(self)
+        self.clusters = self.ordered()
 
     # -- what is recomputed by its consumers
 
@@ -265,7 +274,7 @@ class Fusion:
         if a.axes is None and b.axes is not None and not self._worth_repeating(a, b):
             return
         for merged in self._combinations(a, b):
-            if self._edges_fit(a, b, merged) and self.fits_device(merged) and not self._path_around(a, b):
+            if self._edges_fit(a, b, merged) and self.fits_device(merged) and not self.path_around(a, b):
                 for ref in merged.members:
                     self.cluster_of[ref] = merged
                 return
@@ -353,7 +362,7 @@ class Fusion:
             return False  # a row kernel's invocations do not own whole words of sub-word results
         return len(reads) + len(outputs) <= self.max_buffers
 
-    def _path_around(self, a: Cluster, b: Cluster) -> bool:
+    def path_around(self, a: Cluster, b: Cluster) -> bool:
         """Whether some third cluster lies between the two."""
         inside = set(a.members)
         between = {
@@ -367,7 +376,7 @@ class Fusion:
         last = max(b.members)
         return any(min(c.members) <= last and self.depends(c, b) for c in between.values())
 
-    def _ordered(self) -> list[Cluster]:
+    def ordered(self) -> list[Cluster]:
         """Clusters so that each follows what it reads."""
         order: list[Cluster] = []
         state: dict[int, int] = {}

@@ -289,3 +289,61 @@ def _replace(atom: Atom, new: Coords) -> Ix:
         return Ix(0, ((atom, 1),))
     kind = type(atom)
     return Ix(0, ((kind(substitute(atom.value, new), atom.divisor), 1),))
+
+
+def inverse(coords: Coords, space: Shape, shape: Shape) -> Coords | None:
+    """Which coordinates of `space` read each element of `shape`, when reading at `coords` reads each once; else None.
+
+    Told from digits: every coordinate is a sum of digits of coordinates of `space`, each digit once.
+    """
+    places: dict[
+        int, list[tuple[int, int, Ix]]
+    ] = {}  # axis of `space`: (weight, length, the digit in terms of `shape`)
+    for axis, (ix, extent) in enumerate(zip(coords, shape)):
+        left = Ix(0, ((Dim(axis), 1),)) if extent != 1 else ZERO
+        step = 1
+        terms = sorted(ix.terms, key=lambda term: term[1])
+        for k, (atom, factor) in enumerate(terms):
+            length = (terms[k + 1][1] if k + 1 < len(terms) else extent) // factor
+            found = _digit(atom)
+            if factor != step or found is None or length < 1:
+                return None
+            of, weight, modulus = found
+            if modulus not in (length, 0) or (not modulus and weight * length != space[of]):
+                return None
+            left, digit = divide(left, length, shape)
+            places.setdefault(of, []).append((weight, length, digit))
+            step *= length
+        if ix.const or step != extent:
+            return None
+    out = []
+    for axis, extent in enumerate(space):
+        total, step = ZERO, 1
+        for weight, length, digit in sorted(places.get(axis, ()), key=lambda place: place[0]):
+            if weight != step:
+                return None
+            total, step = total + digit.scaled(step), step * length
+        if step != extent:
+            return None
+        out.append(total)
+    return tuple(out)
+
+
+def _digit(atom: Atom) -> tuple[int, int, int] | None:
+    """(axis, weight, modulus or 0) of an atom that is `coordinate // weight % modulus`."""
+    if isinstance(atom, Dim):
+        return atom.axis, 1, 0
+    if (
+        isinstance(atom, Data)
+        or atom.value.const
+        or len(atom.value.terms) != 1
+        or atom.value.terms[0][1] != 1
+    ):
+        return None
+    inner = _digit(atom.value.terms[0][0])
+    if inner is None:
+        return None
+    axis, weight, modulus = inner
+    if isinstance(atom, Quotient):
+        return (axis, weight * atom.divisor, modulus // atom.divisor) if modulus % atom.divisor == 0 else None
+    return (axis, weight, atom.divisor) if not modulus or modulus % atom.divisor == 0 else None

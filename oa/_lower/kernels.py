@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from oa._kernel.emit.nest import Nest, Target
 from oa._kernel.emit.nest_compile import compile_nest
+from oa._kernel.emit.splice import leading
 from oa._kernel.matmul import family as matmul
 from oa._lower.alias import Alias
 from oa._lower.alike import drafted
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.cost import nest_cost, product_cost
 from oa._lower.donate import taken_by_map
+from oa._lower.epilogue import epilogue_nest, is_small, results
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
 from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
@@ -79,13 +81,15 @@ def _drafts(
     if all(base.nodes[r].spec.size == 0 for r in cluster.members):
         return []
     if cluster.kind == "matmul":
-        return _matmul(base, cluster.members[0], first, profile, number)
+        return _matmul(fusion, cluster, profile, number, replaced)
     if cluster.kind == "concat":
         return _concat(fusion, cluster, first, profile, in_place)
     if cluster.kind == "partial":
         outputs, make = cluster.members, lambda: _partial(fusion, cluster, first, profile)
     else:
         outputs, make = fusion.outputs(cluster), lambda: _fused(fusion, cluster, profile, replaced)
+        if not outputs:  # whoever reads it computes it
+            return []
     draft = drafted(fusion, cluster, outputs, profile, replaced, make)
     sources = tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources}))
     return [replace(draft, sources=sources, label=_label(base, cluster.members))]
@@ -201,7 +205,63 @@ def _strides(base: BaseGraph, ref: Ref) -> tuple[Ref, tuple[int, ...], int]:
     return source, tuple(by_axis.get(k, 0) for k in range(rank)), ix.const
 
 
-def _matmul(base: BaseGraph, ref: Ref, node: BaseNode, profile: Profile, number: int) -> list[Draft]:
+def _matmul(
+    fusion: Fusion, cluster: Cluster, profile: Profile, number: int, replaced: Mapping[Ref, Ref]
+) -> list[Draft]:
+    base, ref, rest = fusion.base, cluster.members[0], cluster.members[1:]
+    node = base.nodes[ref]
+    problem, a, b = _problem(base, node)
+    launches, scratch = matmul.plan(problem, node.spec.dtype.name, profile)
+    place = {"a": a, "b": b, "c": ref, "partial": PARTIAL + number}
+    found = []
+    for launch in launches:
+        access = [Access.READ if "w" not in x else Access.WRITE for x in launch.access]
+        operands = tuple((place[o], x) for o, x in zip(launch.operands, access))
+        draft = Draft(
+            launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch
+        )
+        found.append(replace(draft, cost=product_cost(problem, launch.operands, scratch)))
+    if not rest:
+        return found
+    joined = _with_epilogue(fusion, cluster, launches[-1], found[-1], profile)
+    if joined is not None:
+        return [*found[:-1], joined]
+    return [
+        *found,
+        _fused(fusion, Cluster("map", base.nodes[rest[0]].spec.shape, None, rest), profile, replaced),
+    ]
+
+
+def _with_epilogue(
+    fusion: Fusion, cluster: Cluster, launch: matmul.Launch, alone: Draft, profile: Profile
+) -> Draft | None:
+    """The last dispatch of a product, with what follows it in its hook; None where the kernel's stores do not suit."""
+    found = results(fusion, cluster)
+    if found is None or not is_small(found, launch.stores, launch.vec, profile.tuning):
+        return None
+    lowered = epilogue_nest(cluster.space, found, launch.words, launch.vec, launch.swapped, profile)
+    if lowered is None:
+        return None
+    *own, (last, _) = lowered.bindings
+    added = [(ref, Access.WRITE if write else Access.READ) for ref, write in own]
+    pad = leading(len(added), profile.addressing) - len(added)
+    operands = (*added, *alone.operands[:1] * pad, *alone.operands[:-1], (last, Access.WRITE))
+    if len(operands) > fusion.max_buffers:
+        return None
+    base, more = fusion.base, nest_cost(lowered, fusion.base)
+    return replace(
+        alone,
+        kernel=compile_nest(lowered.nest, target(profile), launch.kernel),
+        operands=operands,
+        words=lowered.words,
+        sources=tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources})),
+        label=_label(base, cluster.members),
+        cost=Cost(alone.cost.read + more.read, more.written, alone.cost.operations + more.operations),
+    )
+
+
+def _problem(base: BaseGraph, node: BaseNode) -> tuple[matmul.Problem, Ref, Ref]:
+    """A product as numbers, and the stored values behind its operands."""
     a, a_strides, a_offset = _strides(base, node.inputs[0])
     b, b_strides, b_offset = _strides(base, node.inputs[1])
     *batch, m, n = node.spec.shape
@@ -215,17 +275,7 @@ def _matmul(base: BaseGraph, ref: Ref, node: BaseNode, profile: Profile, number:
         (c_strides[-2], *folded[2]),
         a_offset, b_offset, 0,
     )  # fmt: skip
-    launches, scratch = matmul.plan(problem, node.spec.dtype.name, profile)
-    place = {"a": a, "b": b, "c": ref, "partial": PARTIAL + number}
-    found = []
-    for launch in launches:
-        access = [Access.READ if "w" not in x else Access.WRITE for x in launch.access]
-        operands = tuple((place[o], x) for o, x in zip(launch.operands, access))
-        draft = Draft(
-            launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch
-        )
-        found.append(replace(draft, cost=product_cost(problem, launch.operands, scratch)))
-    return found
+    return problem, a, b
 
 
 def fold_batch(

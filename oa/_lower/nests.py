@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,7 @@ class Linear:
         self.exact = exact
         self.wide = 0  #: words of one wide access, 0 where there are none
         self.vec = 4  #: neighbours that an invocation takes together
+        self.flat = -1  #: the dimension that counts all elements, where there is one
         self.code: list[Instr] = []
         self.place: dict[Scalar, int] = {}
         self.buffers: dict[tuple[Ref, bool, int], int] = {}
@@ -116,6 +118,8 @@ class Linear:
             return Instr("load", name, (), None, buffer, self.address(at.ix), vector)
         if node.op == "index":
             return Instr("index", name, (), None, -1, self.address(node.attr))
+        if node.op == "produced":
+            return Instr("produced", name)
         if node.op == "const":
             return Instr("const", name, (), node.attr)
         if node.op == "word":
@@ -153,14 +157,14 @@ class Linear:
         for atom, factor in rename(ix, self.mapping, {}).terms:
             if not isinstance(atom, Dim):
                 return False
-            if atom.axis == self.inner_dim:
+            if atom.axis in (self.inner_dim, self.flat):
                 inner = factor == 1
             elif factor % self.vec:
                 return False
         return inner
 
 
-def _indices(results: list[Result]) -> list[Ix]:
+def indices(results: list[Result]) -> list[Ix]:
     found = [r.ix for r in results]
     for node in sc.topological([r.value for r in results]):
         if node.op == "load":
@@ -170,7 +174,7 @@ def _indices(results: list[Result]) -> list[Ix]:
     return found
 
 
-def _renaming(
+def renaming(
     runs: list[list[int]], extents: Shape, first: int = 0
 ) -> tuple[dict[int, tuple[int, int]], list[int]]:
     """Old dimension -> (new dimension, 1) for the innermost of each run; the others vanish. And the new extents."""
@@ -190,8 +194,8 @@ def map_nest(
 ) -> Lowered:
     """A nest over all elements of `space`. `whole` says that nothing lies behind the results in their storage but padding;
     one of the values `aliased` may lie in the place of another."""
-    (runs,) = collapse(space, (range(len(space)),), _indices(results))
-    mapping, sizes = _renaming(runs, space)
+    (runs,) = collapse(space, (range(len(space)),), indices(results))
+    mapping, sizes = renaming(runs, space)
     sizes = sizes or [1]
     count = math.prod(sizes)
     quads = -(-count // 4)
@@ -205,7 +209,7 @@ def map_nest(
     linear.wide = 2 if profile.tuning == "cpu" and "int64" in profile.features else 4
     stores = _stores(linear, results, sizes, whole or exact)
     schedule = Schedule("flat", _MAP_LOCAL[profile.tuning])
-    return _finish(linear, stores, len(sizes), 0, extents, inner, exact, schedule, quads, schedule.local)
+    return finished(linear, stores, len(sizes), 0, extents, inner, exact, schedule, quads, schedule.local)
 
 
 def _stores(linear: Linear, results: list[Result], sizes: list[int], vectors: bool) -> list[Store]:
@@ -246,10 +250,10 @@ def row_nest(
     extents = tuple(space[k] for k in order)
     results = _moved(results, moved)
     groups = (range(kept_count), range(kept_count, len(space)))
-    kept_runs, reduced_runs = collapse(extents, groups, _indices(results))
-    mapping, sizes = _renaming(kept_runs, extents)
+    kept_runs, reduced_runs = collapse(extents, groups, indices(results))
+    mapping, sizes = renaming(kept_runs, extents)
     sizes = sizes or [1]
-    more, reduced = _renaming(reduced_runs, extents, len(sizes))
+    more, reduced = renaming(reduced_runs, extents, len(sizes))
     reduced = reduced or [1]
     mapping.update(more)
     rows, length = math.prod(sizes), math.prod(reduced)
@@ -272,27 +276,31 @@ def row_nest(
         address = Address(None, ()) if chunks else linear.address(r.ix)
         stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, vector))
     per_group = schedule.local // schedule.lanes
-    return _finish(linear, stores, len(sizes), len(reduced), dims, 0, False, schedule, items, per_group)
+    return finished(linear, stores, len(sizes), len(reduced), dims, 0, False, schedule, items, per_group)
 
 
 def _moved(results: list[Result], moved: dict[int, tuple[int, int]]) -> list[Result]:
     """The results with dimensions renamed inside every load and index."""
+    return mapped(results, lambda ix, data: rename(ix, moved, data))
+
+
+def mapped(results: list[Result], new: Callable[[Ix, dict[Scalar, Scalar]], Ix]) -> list[Result]:
+    """The results with every index replaced; `new` is given an index and what becomes of the scalars that it reads."""
     done: dict[Scalar, Scalar] = {}
 
     def leaf(node: Scalar) -> Scalar | None:
         if node.op == "load":
             at: At = node.attr
             data = {a: done.setdefault(a, sc.substitute(a, leaf)) for a in node.args}
-            ix = rename(at.ix, moved, data)
-            return sc.scalar("load", node.dtype, tuple(data[a] for a in node.args), At(at.ref, ix))
+            return sc.scalar(
+                "load", node.dtype, tuple(data[a] for a in node.args), At(at.ref, new(at.ix, data))
+            )
         if node.op == "index":
             data = {a: done.setdefault(a, sc.substitute(a, leaf)) for a in node.args}
-            return sc.scalar(
-                "index", node.dtype, tuple(data[a] for a in node.args), rename(node.attr, moved, data)
-            )
+            return sc.scalar("index", node.dtype, tuple(data[a] for a in node.args), new(node.attr, data))
         return None
 
-    return [Result(r.ref, sc.substitute(r.value, leaf), rename(r.ix, moved, {}), r.per_row) for r in results]
+    return [Result(r.ref, sc.substitute(r.value, leaf), new(r.ix, {}), r.per_row) for r in results]
 
 
 def _row_schedule(
@@ -325,7 +333,7 @@ def _row_schedule(
     return Schedule("group", width, lanes, chunked, False, vec, slots, whole)
 
 
-def _finish(
+def finished(
     linear: Linear,
     stores: list[Store],
     kept: int,

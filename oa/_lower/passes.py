@@ -3,6 +3,7 @@
 expand     composites become their bodies; equal nodes one; unwanted nodes none
 route      what no kernel takes becomes what one does: copies, two-stage reductions
 fuse       which nodes share a kernel
+epilogue   products take what follows them element by element
 kernels    each cluster becomes dispatches: loop nests emitted, families asked
 schedule   independent dispatches share a level
 memory     outputs get slots, the rest shares a scratch arena by interval colouring
@@ -23,6 +24,7 @@ from oa._lower.alias import Alias, aliases
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.check_in_place import check_in_place
 from oa._lower.donate import legal, replaced
+from oa._lower.epilogue import epilogues
 from oa._lower.expand import expand
 from oa._lower.fuse import Fusion
 from oa._lower.index import Dim, Ix
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Elements of one value: index arithmetic is 32-bit, and signed where an operation computes with indices.
 MAX_ELEMENTS = 1 << 31
+#: Passes that can be left out one by one; `fuse` with all of its parts by `fused=False`.
+PASSES = ("recompute", "siblings", "epilogue")
 #: Buffers that one fused kernel binds at most, whatever the device allows.
 MAX_BUFFERS = 16
 
@@ -87,14 +91,17 @@ def stages(
     fused: bool = True,
     owned: frozenset[int] = frozenset(),
     carried: tuple[tuple[int, int], ...] = (),
+    without: frozenset[str] = frozenset(),
 ) -> Stages:
     """The passes up to `memory`; arguments as for `lower`."""
     base = route(expand(graph), profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
-    fusion = Fusion(base, buffers, profile.tuning, fused)
+    fusion = Fusion(base, buffers, profile.tuning, fused, without)
     _check_sizes(fusion, profile)
-    in_place = aliases(fusion)
     wanted = replaced(base, carried)
+    if fused and "epilogue" not in without:
+        epilogues(fusion, wanted)
+    in_place = aliases(fusion)
     found = drafts(fusion, profile, in_place, wanted)
     at = levels(found, in_place)
     outputs = _outputs(base)
@@ -110,14 +117,16 @@ def lower(
     fused: bool = True,
     owned: frozenset[int] = frozenset(),
     carried: tuple[tuple[int, int], ...] = (),
+    without: frozenset[str] = frozenset(),
 ) -> Program:
     """Lower a graph for a device.
 
     `fused=False` gives every operation its own dispatch, with the same bits. Roots at the positions in `owned` get storage of
     their own, row-major and shared with no other root, input or view. Pairs (root, input) in `carried` are values that replace
-    another: the plan says of which the storage may be taken.
+    another: the plan says of which the storage may be taken. The passes named in `without` (see `PASSES`) are left out: the bits
+    are the same.
     """
-    made = stages(graph, profile, fused=fused, owned=owned, carried=carried)
+    made = stages(graph, profile, fused=fused, owned=owned, carried=carried, without=without)
     base, found, outputs, places, in_place = made.base, made.drafts, made.outputs, made.places, made.in_place
     order = made.order
     scalars = tuple(k for k, i in enumerate(base.inputs) if i.is_scalar)

@@ -67,6 +67,7 @@ class Pull:
         self.cluster = cluster
         self.members = set(cluster.members)
         self.space = space
+        self.astray = False  #: whether a produced value was asked for at another element than its own
         self.memo: dict[tuple[Ref, Coords, frozenset[Ref]], Scalar] = {}
 
     def value(self, ref: Ref, coords: Coords, expand: frozenset[Ref] = NOTHING) -> Scalar:
@@ -86,6 +87,8 @@ class Pull:
             expand = self.fusion.again[ref]
         if ref not in self.members and not self.fusion.computed_by_reader(ref, expand):
             return self._load(ref, linear(coords, contiguous_strides(node.spec.shape)), node)
+        if node.kind == "matmul":
+            return self._produced(node, coords)
         if node.kind == "pointwise":
             return self._pointwise(node, coords, expand)
         if node.kind == "reduce":
@@ -104,6 +107,13 @@ class Pull:
             return sc.scalar("param", found.spec.dtype, (), -ref - 1)
         ix = linear(coords, found.layout.strides, found.layout.offset)
         return sc.scalar("load", found.spec.dtype, data_scalars(ix), At(ref, ix))
+
+    def _produced(self, node: BaseNode, coords: Coords) -> Scalar:
+        """What the kernel around an epilogue computes, if it is its own element that is read."""
+        strides = contiguous_strides(node.spec.shape)
+        if linear(coords, strides) != linear(dims(self.space), strides):
+            self.astray = True
+        return sc.scalar("produced", node.spec.dtype)
 
     def _load(self, ref: Ref, ix: Ix, node: BaseNode) -> Scalar:
         return sc.scalar("load", node.spec.dtype, data_scalars(ix), At(ref, ix))

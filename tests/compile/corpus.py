@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from oa import _device
+from oa import _device, ml
 from oa import matrix as m
 from oa._graph.graph import Graph, freeze
 from oa._kernel.emit import nest_compile
@@ -78,6 +78,27 @@ def rows(e: Recorder) -> list[Any]:
     return found
 
 
+def epilogues(e: Recorder) -> list[Any]:
+    """What follows products of every kernel: tiles in every layout, one column, one row, long sums; light, heavy, and kept."""
+    found: list[Any] = []
+    for n in (2048, 1000, 500, 24):
+        x, w, b, full = e.input(n, 64), e.input(64, n), e.input(n), e.input(n, n)
+        turned = m.transpose(e.input(64, n))
+        found += [
+            m.relu(m.matmul(x, w) + b),
+            m.gelu(m.matmul(x, m.transpose(e.input(n, 64))) + b) * 0.5 + full,
+            ml.dropout(m.tanh(m.matmul(turned, w)), 0.5),
+        ]
+        kept = m.matmul(x, m.transpose(e.input(64, n + 1)).T[:, :n]) + b
+        found += [kept, m.silu(kept), m.astype(m.matmul(turned, w) * 0.5, "float16")]
+    long = m.matmul(e.input(8, 9000), e.input(9000, 12))
+    column, row = m.matmul(e.input(3000, 70), e.input(70, 1)), m.matmul(e.input(1, 70), e.input(70, 3000))
+    heads = m.matmul(e.input(8, 4, 128, 64), e.input(8, 4, 64, 32))
+    found += [m.gelu(y + 1.0) for y in (long, column, row)]
+    found += [m.reshape(m.permute_dims(heads, (0, 2, 1, 3)), (8, 128, 128)) + e.input(128)]
+    return found
+
+
 class Demo(Recorder):
     """A recorder for a whole program: flushing goes on with the same batch."""
 
@@ -102,6 +123,7 @@ def demo() -> Graph:
 CORPUS: dict[str, Callable[[], Graph]] = {
     "maps": lambda: graph_of(maps),
     "rows": lambda: graph_of(rows),
+    "epilogues": lambda: graph_of(epilogues),
     "demo": demo,
 }
 

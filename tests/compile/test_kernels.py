@@ -41,8 +41,8 @@ def expect_registers_to_suffice(found: dict[str, Any]) -> None:
     static = {name for name in found["kernels"] if name in default().names()}
     assert static | set(found["refused"]) == set(default().names())
     assert all("subgroups of 8" in why for why in found["refused"].values()), "only for software devices"
-    assert found["schedules"] == ["flat", "group", "group partial", "serial", "serial partial"]
-    for part in ("maps", "rows", "demo"):
+    assert found["schedules"] == ["epilogue", "flat", "group", "group partial", "serial", "serial partial"]
+    for part in ("maps", "rows", "epilogues", "demo"):
         assert sum(name.startswith(part) for name in found["kernels"]) >= 10, part
 
 

@@ -24,7 +24,8 @@ class Address:
 class Instr:
     """One scalar operation. `args` are positions of earlier ones.
 
-    op: load (`address` in `buffer`, `vector`: four neighbours at once), index (`address` as a number), const (`attr`: bits),
+    op: produced (what the kernel around an epilogue computes),
+    load (`address` in `buffer`, `vector`: four neighbours at once), index (`address` as a number), const (`attr`: bits),
     param (`attr`: word), reduce (`attr`: its name), or an operation of the scalar table.
     """
 
@@ -65,6 +66,7 @@ class Schedule:
     flat     an invocation owns four neighbouring elements
     serial   an invocation owns a row
     group    `lanes` invocations share a row and combine through workgroup memory
+    epilogue in the hook of a compiled kernel, which gives it `vec` neighbours along the column; see `nest_epilogue`
     `chunked` rows are (row, chunk) pairs and an invocation (or group) reduces one chunk. With `columns` rows lie side by side
     in memory, so neighbouring invocations take neighbouring rows; else neighbouring chunks of a row.
 

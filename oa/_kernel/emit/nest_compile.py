@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oa._kernel.emit import nest_map, nest_row
+from oa._kernel.emit import nest_epilogue, nest_map, nest_row
 from oa._kernel.emit.nest import Nest, Target
 from oa._kernel.pack import Kernel
 from oa._schema.interning import Recent
@@ -10,13 +10,17 @@ from oa._schema.interning import Recent
 #: Kernels of plans that are gone are kept for the next one that needs them, up to this many.
 CAPACITY = 1024
 
-_KERNELS: Recent[tuple[Nest, Target], Kernel] = Recent(CAPACITY)
+_KERNELS: Recent[tuple[Nest, Target, Kernel | None], Kernel] = Recent(CAPACITY)
 
 
-def compile_nest(nest: Nest, target: Target) -> Kernel:
-    """The kernel of a nest, built on first use."""
-    found = _KERNELS.get((nest, target))
+def compile_nest(nest: Nest, target: Target, into: Kernel | None = None) -> Kernel:
+    """The kernel of a nest, alone or in the hook of the kernel `into`, built on first use."""
+    found = _KERNELS.get((nest, target, into))
     if found is None:
-        emit = nest_map.emit if nest.schedule.kind == "flat" else nest_row.emit
-        found = _KERNELS[nest, target] = emit(nest, target)
+        if into is not None:
+            found = nest_epilogue.emit(nest, target, into)
+        else:
+            emit = nest_map.emit if nest.schedule.kind == "flat" else nest_row.emit
+            found = emit(nest, target)
+        _KERNELS[nest, target, into] = found
     return found

@@ -23,13 +23,17 @@ __all__ = ["RECIPES", "Launch", "Problem", "default", "dispatches", "plan"]
 @dataclass(frozen=True)
 class Launch:
     """One dispatch: `operands` name the kernel's buffers in binding order ("a", "b", "c" or "partial"), `access` has "r" or "w"
-    for each."""
+    for each. What leaves through the kernel's hook comes `vec` elements at a time, `stores` elements in one unrolled
+    piece of code, of the transposed problem where `swapped`."""
 
     kernel: Kernel
     groups: tuple[int, int, int]
     operands: tuple[str, ...]
     access: tuple[str, ...]
     words: tuple[int, ...]
+    vec: int = 1
+    stores: int = 1
+    swapped: bool = False
 
 
 def plan(problem: Problem, dtype: str, profile: Profile) -> tuple[list[Launch], int]:
@@ -102,7 +106,9 @@ def _multiply(
         problem.b_offset, *problem.b_strides,
         problem.c_offset, *problem.c_strides, split_stride,
     )  # fmt: skip
-    return _launch(pack.kernel(variant.name, profile.addressing), grid, operands, words)
+    made = _launch(pack.kernel(variant.name, profile.addressing), grid, operands, words)
+    stores = variant.tile_m * variant.tile_n // (variant.invocations * variant.blocks)
+    return replace(made, vec=variant.c, stores=max(1, stores), swapped=choice.transposed)
 
 
 def _reduce(problem: Problem, size: int, splits: int, profile: Profile) -> Launch:
