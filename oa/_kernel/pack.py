@@ -168,9 +168,9 @@ class Pack:
         start = self._strings + offset
         return self._data[start : start + size].decode()
 
-    def names(self) -> tuple[str, ...]:
-        """The names of all kernels, sorted."""
-        return tuple(sorted({name for name, _ in self._records}))
+    def names(self, addressing: str | None = None) -> tuple[str, ...]:
+        """The names of all kernels, or of those for one addressing, sorted."""
+        return tuple(sorted({name for name, how in self._records if addressing in (None, how)}))
 
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._records

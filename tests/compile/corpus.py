@@ -140,9 +140,9 @@ def emitted(profile: Any) -> Iterator[tuple[str, Kernel]]:
 
 
 def static(profile: Any) -> Iterator[tuple[str, Kernel, str]]:
-    """Every static kernel, and why the device cannot have it, if so."""
+    """Every static kernel for the addressing, and why the device cannot have it, if so."""
     limits = profile.limits
-    for name in default().names():
+    for name in default().names(profile.addressing):
         kernel = default().kernel(name, profile.addressing)
         why = ""
         size = kernel.subgroup_size
