@@ -89,6 +89,12 @@ def explain(problems: list[str]) -> str:
             f"no Vulkan driver: {override[0]}={override[1]} replaces the search for drivers and names none that works"
             f"{_listed(problems)}; type: unset {override[0]} (or point it at a driver manifest, *.json); `oa doctor` says more"
         )
+    if any("static TLS block" in problem for problem in problems):
+        return (
+            f"the Vulkan driver found no room for its thread-local variables{_listed(problems)}: libraries loaded before it took "
+            "what there is; make the oa.Engine before importing them, or start Python with "
+            "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=65536"
+        )
     return f"no Vulkan driver was found{_listed(problems)}; type: {loader.install_command()} ; `oa doctor` says more"
 
 

@@ -117,3 +117,13 @@ def test_validation_without_a_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "LOADERS", ("libnothing-like-it.so.1",))
     with pytest.raises(errors.Unsupported, match="loader"):
         open_instance(validation=True)
+
+
+def test_a_full_thread_local_block_is_explained() -> None:
+    """glibc: libraries imported first, such as scikit-learn's OpenMP, leave an NVIDIA driver no static TLS."""
+    from oa._vk.instance import explain
+
+    said = "cannot load library 'libnvidia-tls.so': cannot allocate memory in static TLS block"
+    text = explain([said])
+    assert said in text
+    assert "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=" in text

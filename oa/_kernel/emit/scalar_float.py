@@ -44,6 +44,11 @@ def _extremum(a: Reg, b: Reg, name: str) -> Reg:
     return a.eq(b).where(joined, value)
 
 
+def _negate(x: Reg) -> Reg:
+    """By the sign bit: a device that counts denormals as zero would lose them."""
+    return (x.u ^ 1 << x.v.ty.bits - 1).f
+
+
 def _sign(x: Reg) -> Reg:
     signed = x.eq(0.0).where(x.like(0.0), x.like(1.0).signed_like(x))
     return is_nan(x).where(x, signed)
@@ -71,7 +76,7 @@ OPERATIONS: dict[str, Callable[..., Reg]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": divide,
-    "neg": lambda x: -x,
+    "neg": _negate,
     "abs": lambda x: x.magnitude(),
     "square": lambda x: x * x,
     "min": lambda a, b: _extremum(a, b, "min"),
