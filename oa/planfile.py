@@ -1,6 +1,6 @@
 """Plan files: a container of JSON and binary sections, and dataclasses of plans as plain data and back.
 
-    header    8 bytes magic "oa plan\\0", u32 version, u32 length of the JSON, u64 length of the file, SHA-256 of all that follows
+    header    8 bytes magic "oa plan\\0", u32 version, u32 length of the JSON, u64 length of the file; SHA-256 of all else
     JSON      UTF-8; "sections" in it lists (offset, length) of the binary parts, from the start of the file
     sections  SPIR-V words, constants, elements; each at a multiple of 16 bytes
 
@@ -30,7 +30,8 @@ __all__ = ["VERSION", "decode", "decode_fields", "encode", "malformed", "read", 
 #: Of the container and of what plans mean; a file of another version is refused.
 VERSION = 1
 _MAGIC = b"oa plan\0"
-_HEADER = struct.Struct("<8sIIQ32s")
+_HEADER = struct.Struct("<8sIIQ")
+_DIGEST = 32
 _ALIGN = 16
 _MOST = 1 << 62
 
@@ -46,17 +47,17 @@ def write(path: Path, data: dict[str, Any], sections: list[bytes]) -> None:
     data = {**data, "sections": places}
     # Offsets change the length of the text that holds them: room for the largest is left, and spaces fill it.
     room = len(_text(data)) + 20 * len(sections)
-    at = _aligned(_HEADER.size + room)
+    at = _aligned(_HEADER.size + _DIGEST + room)
     for place in places:
         place[0] = at
         at = _aligned(at + place[1])
     text = _text(data).ljust(room)
     body = bytearray(text)
     for (offset, _), section in zip(places, sections):
-        body += bytes(offset - _HEADER.size - len(body))
+        body += bytes(offset - _HEADER.size - _DIGEST - len(body))
         body += section
-    head = _HEADER.pack(_MAGIC, VERSION, len(text), _HEADER.size + len(body), hashlib.sha256(body).digest())
-    _replace(path, head + bytes(body))
+    head = _HEADER.pack(_MAGIC, VERSION, len(text), _HEADER.size + _DIGEST + len(body))
+    _replace(path, head + hashlib.sha256(head + body).digest() + bytes(body))
 
 
 def _aligned(at: int) -> int:
@@ -82,17 +83,18 @@ def _replace(path: Path, content: bytes) -> None:
 def read(path: Path) -> tuple[dict[str, Any], list[bytes]]:
     """The JSON and the sections of a plan file; FileFormatError when it is none, or not whole."""
     raw = path.read_bytes()
-    if len(raw) < _HEADER.size or raw[: len(_MAGIC)] != _MAGIC:
+    if len(raw) < _HEADER.size + _DIGEST or raw[: len(_MAGIC)] != _MAGIC:
         malformed(f"{path.name} is none, or is cut short")
-    _, version, length, total, digest = _HEADER.unpack_from(raw)
+    _, version, length, total = _HEADER.unpack_from(raw)
     if version != VERSION:
         malformed(f"{path.name} has version {version}, this oa reads {VERSION}")
-    body = memoryview(raw)[_HEADER.size :]
+    head, digest = raw[: _HEADER.size], raw[_HEADER.size : _HEADER.size + _DIGEST]
+    body = memoryview(raw)[_HEADER.size + _DIGEST :]
     if total != len(raw) or length > len(body):
         malformed(
             f"{path.name} has {len(raw)} bytes, wanted {total}: it is cut short or has something behind it"
         )
-    if hashlib.sha256(body).digest() != digest:
+    if hashlib.sha256(head + body).digest() != digest:
         malformed(f"{path.name} was changed after it was written")
     try:
         data = json.loads(bytes(body[:length]), parse_constant=_no_constant)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from oa._device import Profile
 from oa._kernel.matmul import choose as how
 from oa._kernel.matmul.problem import Problem
-from oa._kernel.matmul.variants import LANES, REDUCE, REGISTERS, TILES, VECTORS, WORDS, Variant
+from oa._kernel.matmul.variants import LANES, REDUCE, REGISTERS, TEXELS, TILES, VECTORS, WORDS, Variant
 from oa._lower.plan import Dispatch
 
-_VARIANTS = {v.name: v for v in (*REGISTERS, *LANES, *TILES, *VECTORS, REDUCE)}
+_VARIANTS = {v.name: v for v in (*REGISTERS, *LANES, *TEXELS, *TILES, *VECTORS, REDUCE)}
 
 
 def product_text(dispatch: Dispatch, profile: Profile) -> list[str]:
@@ -52,15 +52,14 @@ def _problem(w: dict[str, int]) -> Problem:
 
 def _reason(variant: Variant, problem: Problem, profile: Profile) -> str:
     if profile.tuning == "cpu" and how.has_lanes(profile):
-        able = sorted((how._lanes_cost(v, problem), v.name) for v in LANES if how.fits(v, problem))
-        if variant not in LANES:
+        family, cost = (TEXELS, how._texels_cost) if profile.texels else (LANES, how._lanes_cost)
+        able = sorted((cost(v, problem), v.name) for v in family if how.fits(v, problem))
+        if variant not in family:
             return "which is for other devices"
-        told = f"the cheapest by the cost model of the {len(able)} of {len(LANES)} that its layout fits"
+        told = f"the cheapest by the cost model of the {len(able)} of {len(family)} that its layout fits"
         if len(able) > 1:
             other = able[1] if able[0][1] == variant.name else able[0]
-            told += (
-                f" (next is {other[1]}, {other[0] / how._lanes_cost(variant, problem):.2f} times the cost)"
-            )
+            told += f" (next is {other[1]}, {other[0] / cost(variant, problem):.2f} times the cost)"
         return told
     if problem.n == 1:
         return "a matrix times a vector" + (", rows read along k" if variant is VECTORS[0] else "")

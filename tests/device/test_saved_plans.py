@@ -438,7 +438,5 @@ def _raw(path: Path, text: bytes, sections: list[bytes]) -> None:
     import hashlib
 
     body = text + b"".join(sections)
-    head = struct.pack(
-        "<8sIIQ32s", b"oa plan\0", planfile.VERSION, len(text), 56 + len(body), hashlib.sha256(body).digest()
-    )
-    path.write_bytes(head + body)
+    head = struct.pack("<8sIIQ", b"oa plan\0", planfile.VERSION, len(text), 56 + len(body))
+    path.write_bytes(head + hashlib.sha256(head + body).digest() + body)
