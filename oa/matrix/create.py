@@ -227,7 +227,7 @@ def arange(
     int32 where all are ints, else float32. Raises ArgumentError for a step of 0.
 
     Shapes: (count,).
-    Dtypes: numeric.
+    Dtypes: any.
     Gradient: none: there is no operand.
 
     >>> oa.matrix.arange(engine, 1, 4).tolist()

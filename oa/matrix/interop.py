@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from oa._schema.dtype import as_dtype
-from oa.errors import CopyError
+from oa.errors import ArgumentError, CopyError, DTypeError
 from oa.matrix.create import engine_of, from_list, from_numpy, full
 from oa.matrix.elementwise import astype, positive
 from oa.matrix.shape import stack
@@ -42,7 +42,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
             return made if dtype is None else astype(made, dtype)
         return from_list(engine, obj, dtype=dtype)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
-        return from_numpy(engine, np.from_dlpack(obj), dtype=dtype)
+        return from_numpy(engine, _on_host(obj), dtype=dtype)
     return from_numpy(engine, np.asarray(obj), dtype=dtype)
 
 
@@ -78,7 +78,25 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> M
         return _again(x, None, device, copy)
     if copy is False:
         raise CopyError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
-    return from_numpy(engine_of(None, device), np.from_dlpack(x))
+    return from_numpy(engine_of(None, device), _on_host(x))
 
+
+def _on_host(x: Any) -> np.ndarray[Any, Any]:
+    """The producer's elements as a NumPy array, a view where the producer lends one."""
+    kind, index = x.__dlpack_device__()
+    if int(kind) not in _HOSTS:
+        raise ArgumentError(
+            f"matrix.from_dlpack: the {type(x).__name__} is on device ({int(kind)}, {index}); copy it to the host first"
+        )
+    try:
+        return np.from_dlpack(x)
+    except RuntimeError as error:  # what NumPy says of a dtype that it does not have
+        raise DTypeError(
+            f"matrix.from_dlpack: {error}; convert the {type(x).__name__} to another dtype first"
+        ) from None
+
+
+#: DLPack's numbers of devices whose memory the host reads: CPU, pinned for CUDA, pinned for ROCm, CUDA managed.
+_HOSTS = (1, 3, 11, 13)
 
 __all__ = ["asarray", "from_dlpack"]

@@ -13,6 +13,11 @@ from oa.matrix.dtypes import isdtype
 #: Versions of the Python array API standard that `oa.matrix` follows, the newest last.
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
+#: The dtypes that the standard names.
+_STANDARD = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
+)
+
 e, inf, nan, pi = math.e, math.inf, math.nan, math.pi
 newaxis = None
 
@@ -38,13 +43,16 @@ class NamespaceInfo:
         return {**found, "indexing": DEFAULT_OF_KIND["i"]}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
-        """The dtypes that the given or the default engine's device has, by name, all or those of a kind (see `isdtype`)."""
+        """The standard's dtypes that the given or the default engine's device has, by name: all or of a kind (see `isdtype`).
+
+        float16 and other narrow floats are none of the standard's; `engine.supports` tells of them.
+        """
         return {d.name: d for d in _supported(device) if kind is None or isdtype(d, kind)}
 
 
 def _supported(device: Any) -> list[DType]:
     engine = device if device is not None else default_engine()
-    return [d for d in ALL if engine.supports(d)]
+    return [d for d in ALL if d.name in _STANDARD and engine.supports(d)]
 
 
 def __array_namespace_info__() -> NamespaceInfo:

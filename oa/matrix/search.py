@@ -85,7 +85,7 @@ def searchsorted(
     int32, of v's shape. `sorter` gives the order that sorts a. NaN is sorted last.
 
     Shapes: v's.
-    Dtypes: numeric; a and v are promoted to their common dtype; the result is int32.
+    Dtypes: any; a and v are promoted to their common dtype; the result is int32.
     Gradient: none: the result is not floating-point.
     Raises: ShapeError unless a has rank 1; ArgumentError for another `side`; DTypeError where dtypes have no common one.
 

@@ -61,7 +61,7 @@ def test_dtypes_of_recorded_devices(name: str) -> None:
             assert engine.supports(dtype) == set(CAPABILITIES.get(dtype, ())).issubset(features), dtype
             assert engine.supports(dtype.name) == engine.supports(dtype.numpy) == engine.supports(dtype)
         listed = m.__array_namespace_info__().dtypes(device=engine)
-        assert set(listed) == {d.name for d in ALL if engine.supports(d)}
+        assert set(listed) == {d.name for d in ALL if engine.supports(d)} - {"float16", "bfloat16"}
 
 
 #: What would make a value of a dtype, or compute in it.
