@@ -77,7 +77,8 @@ def _differing(a: Array, b: Array) -> Array:
     """Where the bits differ; a NaN equals any NaN."""
     if a.dtype.kind != "f":
         return np.asarray(a != b)
-    return np.asarray((a.view(np.uint32) != b.view(np.uint32)) & ~(np.isnan(a) & np.isnan(b)))
+    bits = f"u{a.itemsize}"
+    return np.asarray((a.view(bits) != b.view(bits)) & ~(np.isnan(a) & np.isnan(b)))
 
 
 def _same(a: Array, b: Array) -> bool:
