@@ -18,7 +18,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
+import os
+import shlex
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, fields
@@ -267,6 +270,14 @@ def gemm_rate(engine: oa.Engine, n: int = 512) -> float:
     return 2e-9 * n**3 / best
 
 
+def prototype_rate() -> float:
+    """GFLOP/s of the fixed product that times on a shared machine are compared by; 0 outside the repository."""
+    command = [sys.executable, "-m", "bench.lab.prototype"]
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return 0.0 if done.returncode else float(done.stdout)
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Train a character-level Transformer language model on the text that every CPython carries."
@@ -327,6 +338,18 @@ def choose_recipe(options: argparse.Namespace) -> tuple[Recipe, ml.Checkpoint | 
     return recipe, checkpoint
 
 
+def resume_command(options: argparse.Namespace) -> str:
+    """The line to type that goes on from the checkpoint, through the door that this run came through."""
+    door = os.environ.get("OA_RUN")  # set by `./run demo`
+    words = [door, "demo"] if door else [sys.executable, __file__]
+    words += ["--resume", str(options.out / "checkpoint.safetensors")]
+    usual = parse([])
+    for name in ("device", "out", "length", "temperature"):
+        if getattr(options, name) != getattr(usual, name):
+            words += [f"--{name}", str(getattr(options, name))]
+    return shlex.join([*words, "--eager"] if options.eager else words)
+
+
 def run(options: argparse.Namespace) -> int:
     """The whole tutorial; returns the exit status."""
     begin = time.perf_counter()
@@ -350,9 +373,7 @@ def run(options: argparse.Namespace) -> int:
         trainer.save(options.out / "checkpoint.safetensors")
         print(f"checkpoint: {options.out / 'checkpoint.safetensors'}")
         if not finished or stop_at < recipe.steps:
-            print(
-                f"stopped after step {trainer.done}; to go on: python {sys.argv[0]} --resume --out {options.out}"
-            )
+            print(f"stopped after step {trainer.done}; to go on: {resume_command(options)}")
             return 0 if finished else 130
         report(trainer, options, rate, begin)
     return 0
@@ -371,12 +392,12 @@ def report(trainer: Trainer, options: argparse.Namespace, rate: float, begin: fl
     if (options.out / "trace.json").exists():
         print(f"profile trace: {options.out / 'trace.json'} (open in chrome://tracing or Perfetto)")
     seconds = time.perf_counter() - begin
-    gemm = gemm_rate(trainer.engine)
-    print(f"matmul at 512 in the same minute: {gemm:,.1f} GFLOP/s")
-    if (
-        trainer.engine.device.profile.software
-    ):  # what the machine gave in this minute, for comparing runs on a busy one
-        print(f"scaled to 13 GFLOP/s, this run would take {seconds * gemm / 13:.0f} s")
+    print(f"matmul at 512 in the same minute: {gemm_rate(trainer.engine):,.1f} GFLOP/s")
+    if trainer.engine.device.profile.software and (prototype := prototype_rate()):
+        print(
+            f"the prototype's matmul in the same minute: {prototype:,.1f} GFLOP/s;"
+            f" scaled to 13, this run would take {seconds * prototype / 13:.0f} s"
+        )
     print(
         f"val_loss={validation:.4f} bits_per_char={bits:.4f} tokens_per_s={rate:.0f} seconds={seconds:.1f}"
         f" device={trainer.engine.device.snapshot.name}"
