@@ -45,6 +45,7 @@ AREAS = {
     "interop": "Creation",
     "random": "Random",
     "chance": "Random",
+    "distributions": "Random",
     "elementwise": "Elementwise",
     "special": "Elementwise",
     "reduce": "Reductions",

@@ -222,7 +222,7 @@ def _arguments(
             args.append(_given(engine, p.name, dtype, shape))
     if len(args) == 1 and args[0] is engine and not operands:
         args.append(shape if "shape" in parameters else _operand(engine, dtype, shape))
-        args += [2] if "high" in parameters else []
+        args += [2] if "high" in parameters and "dtype" in parameters else []
     named = {"dtype": dtype} if "dtype" in parameters and not operands and dtype not in args else {}
     return args, named
 

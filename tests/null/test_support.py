@@ -162,7 +162,6 @@ def test_supports_of_operations(large: Engine, small: Engine) -> None:
     table = {
         "exp": "float16 float32 float64",
         "matrix.add": " ".join(d.name for d in ALL if d is not oa.bool_),
-        "logical_and": "bool",
         "bitwise_and": " ".join(d.name for d in ALL if not d.is_float),
         "uniform": "float32",
         "bernoulli": "bool",
