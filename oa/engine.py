@@ -53,7 +53,7 @@ from oa.errors import (
     WrongThread,
 )
 from oa.evidence import Evidence
-from oa.plan import capture
+from oa.plan import CapturedPlan, capture
 from oa.programs import Programs
 from oa.support import Capable, Guarded, missing
 
@@ -79,12 +79,13 @@ class Engine(Capable, Evidence):
         device: "auto" (the best device; `OA_DEVICE` overrides), "gpu", "cpu", an index, a UUID or part of a name.
         profile: "strict" (Vulkan 1.3) or "compat" (1.2); None takes the best the device has.
         addressing: "address" or "descriptor"; None takes the device's preference. Results are the same.
-        seed: of the random stream (64 bits).
+        seed: of the random stream, an int of which 64 bits count.
         memory_limit: bytes that the engine may reserve on the device (`engine.memory_limit`); None leaves it to the driver.
 
     Raises:
         DriverNotFound: no Vulkan driver; the message says what to install.
         DeviceNotFound: no device answers to the name; the message lists the valid ones.
+        ArgumentError: an argument of another kind, or an unknown profile or addressing.
         Unsupported: the device lacks what the profile needs.
 
     Example:
@@ -103,18 +104,26 @@ class Engine(Capable, Evidence):
         memory_limit: int | None = None,
     ) -> None:
         _free_left()
+        _whole(seed, "Engine: seed")
+        _limit(memory_limit, "Engine: memory_limit")
+        if isinstance(device, bool) or not isinstance(device, (str, int)):
+            raise ArgumentError(
+                f"Engine: device is {device!r}; wanted 'auto', 'gpu', 'cpu', an index, a UUID or part of a name"
+            )
         self._refusal: Callable[[], OaError] | None = None
         self._thread = threading.get_ident()
         self._pid = os.getpid()
         request = CONFIG.device if device == "auto" else device
-        wanted = profile or CONFIG.profile
+        wanted = CONFIG.profile if profile is None else profile
         api = (1, 2) if wanted == "compat" else (1, 3)
         self._instance = open_instance(validation=CONFIG.validate, api=api)
         try:
             adapters = self._instance.adapters()
             snapshots = [a.snapshot() for a in adapters]
             chosen = _device.select(snapshots, request)
-            plan = _device.plan(snapshots[chosen], wanted, addressing or CONFIG.addressing)
+            plan = _device.plan(
+                snapshots[chosen], wanted, CONFIG.addressing if addressing is None else addressing
+            )
             self.device = adapters[chosen].open(plan)
         except BaseException:
             self._instance.close()
@@ -143,7 +152,7 @@ class Engine(Capable, Evidence):
         self._supported: dict[Any, bool] = {}
         if missing(self.device.profile):
             self.__class__ = _GuardedEngine
-        self.seed = seed & 0xFFFFFFFFFFFFFFFF
+        self._seed = _whole(seed, "Engine: seed") & 0xFFFFFFFFFFFFFFFF
         self._draws = 0
         parts = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
         self._dropped = weakref.finalize(self, _LEFT.append, parts)
@@ -173,6 +182,12 @@ class Engine(Capable, Evidence):
             return
         if threading.get_ident() != self._thread:
             raise WrongThread("Engine.close: only the thread that made the engine may close it")
+        if self._capture is not None:
+            raise self._capture.fail(
+                CaptureError(
+                    "Engine.close inside a capture: close the engine after engine.capture has returned"
+                )
+            )
         self._poison(wanted(self._batch), EngineClosed("the engine was closed before the value was computed"))
         self._refusal = _closed
         self._batch = Batch()
@@ -287,7 +302,7 @@ class Engine(Capable, Evidence):
         self._check()
         low, high, draw = (
             self.scalar_value(spec(uint32, ()), number)
-            for number in (self.seed & 0xFFFFFFFF, self.seed >> 32, self._draws)
+            for number in (self._seed & 0xFFFFFFFF, self._seed >> 32, self._draws)
         )
         if self._capture is not None:
             self._capture.random_key(low, high, draw)
@@ -296,9 +311,18 @@ class Engine(Capable, Evidence):
         return low, high, draw
 
     @property
+    def seed(self) -> int:
+        """The seed of the random stream; setting it leaves the number of the next draw as it is (see `rng_state`)."""
+        return self._seed
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        self.rng_state = (_whole(seed, "engine.seed"), self._draws)
+
+    @property
     def rng_state(self) -> tuple[int, int]:
         """(seed, number of the next draw): all there is to the random stream."""
-        return self.seed, self._draws
+        return self._seed, self._draws
 
     @rng_state.setter
     def rng_state(self, state: tuple[int, int]) -> None:
@@ -309,7 +333,10 @@ class Engine(Capable, Evidence):
                     "engine.rng_state cannot be set inside a capture; set it before submitting the plan"
                 )
             )
-        self.seed, self._draws = int(state[0]) & 0xFFFFFFFFFFFFFFFF, int(state[1]) & 0xFFFFFFFF
+        if not isinstance(state, (tuple, list)) or len(state) != 2:
+            raise ArgumentError(f"engine.rng_state: got {state!r}; wanted (seed, number of the next draw)")
+        seed, draws = (_whole(part, "engine.rng_state: a part") for part in state)
+        self._seed, self._draws = seed & 0xFFFFFFFFFFFFFFFF, draws & 0xFFFFFFFF
 
     def _unusable(self, value: Value) -> OaError:
         if value.error is not None:
@@ -510,6 +537,8 @@ class Engine(Capable, Evidence):
             >>> plan.outputs.tolist()
             [4.0, 4.0, 4.0]
         """
+        if not callable(function):
+            raise ArgumentError(f"engine.capture: got {function!r}; wanted a function and its arguments")
         return capture(self, function, args)
 
     def submit(self, plan: Any) -> Event:
@@ -517,6 +546,10 @@ class Engine(Capable, Evidence):
         self._check()
         if self._capture is not None:
             raise CaptureError("engine.submit inside a capture: submit the plan after the capture")
+        if not isinstance(plan, CapturedPlan):
+            raise ArgumentError(
+                f"engine.submit: got {plan!r}; wanted a plan, which engine.capture(function) gives"
+            )
         if plan.engine is not self:
             raise ArgumentError("engine.submit: the plan was captured on another engine")
         self.flush()
@@ -525,7 +558,7 @@ class Engine(Capable, Evidence):
 
     @contextlib.contextmanager
     def profile(self) -> Iterator[Profiler]:
-        """Time every dispatch submitted inside the block with device timestamps.
+        """Time every dispatch submitted inside the block with device timestamps, those of profiles inside it among them.
 
         `print(p.table())` gives time per operation beside the device's roofline, `print(p.lines())` time per line of the user's
         source, `p.write_trace(path)` a trace for Perfetto and Chrome.
@@ -548,6 +581,8 @@ class Engine(Capable, Evidence):
             self._profiler = outer
             if outer is None:
                 self._lines.clear()
+            else:
+                outer.include(profiler)
 
     def _annotate(self, row: Row) -> dict[str, str]:
         nodes = self._lines.get((row.plan, row.submission), ())
@@ -570,7 +605,7 @@ class Engine(Capable, Evidence):
 
     @property
     def memory(self) -> MemoryStats:
-        """Bytes allocated, reserved, peak and free on the device, from any thread."""
+        """Bytes allocated, reserved, peak and free on the device, from any thread; after `close` all 0 but the peak."""
         return self._pool.stats()
 
     @property
@@ -580,7 +615,7 @@ class Engine(Capable, Evidence):
 
     @memory_limit.setter
     def memory_limit(self, limit: int | None) -> None:
-        self._pool.limit = limit
+        self._pool.limit = _limit(limit, "engine.memory_limit")
 
     @property
     def diagnostics(self) -> dict[str, int]:
@@ -594,6 +629,18 @@ class Engine(Capable, Evidence):
 
 class _GuardedEngine(Guarded, Engine):
     """The Engine of a device that lacks a dtype."""
+
+
+def _whole(number: Any, what: str) -> int:
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise ArgumentError(f"{what} is {number!r}; wanted an int")
+    return int(number.__index__())
+
+
+def _limit(limit: Any, what: str) -> int | None:
+    if limit is not None and _whole(limit, what) < 0:
+        raise ArgumentError(f"{what} is {limit}; wanted None or a number of bytes of 0 or more")
+    return None if limit is None else int(limit)
 
 
 def _words(value: Value) -> list[int]:

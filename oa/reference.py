@@ -59,7 +59,6 @@ AREAS = {
     "manipulate": "Shape",
     "grid": "Shape",
     "indexing": "Indexing",
-    "scattering": "Indexing",
     "subscript": "Indexing",
     "search": "Searching",
     "sorting": "Sorting",
@@ -156,7 +155,7 @@ def entry(name: str, function: Callable[..., Any]) -> Entry:
     formula, notes, said = _sections(text)
     said = {**_known(function), **said}
     leading = re.split(r"[;.,]", said["Dtypes"])[0].strip()
-    module = function.__module__.rpartition(".")[2]
+    module = inspect.unwrap(function).__module__.rpartition(".")[2]
     return Entry(
         name=name,
         area=AREAS.get(module, module.replace("_", " ").capitalize()),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oa._vk.interface import Device
-from oa.errors import DeviceLost, EngineClosed, ForkedProcess, OaError
+from oa.errors import ArgumentError, DeviceLost, EngineClosed, ForkedProcess, OaError
 
 __all__ = ["DEPTH", "Clock", "Event"]
 
@@ -24,6 +24,8 @@ DEPTH = 3
 
 #: A wait asks the driver in slices of this many nanoseconds, so that Ctrl-C is served between two of them.
 _SLICE = 100_000_000
+#: Seconds from which a timeout is none.
+_LONGEST = 1e9
 
 
 class Clock:
@@ -126,7 +128,8 @@ class Clock:
                 self._lock.notify_all()
 
     def _await(self, value: int, timeout: float | None) -> bool:
-        deadline = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
+        forever = timeout is None or timeout > _LONGEST
+        deadline = None if timeout is None or forever else time.monotonic_ns() + int(timeout * 1e9)
         while True:
             left = _SLICE if deadline is None else max(0, min(_SLICE, deadline - time.monotonic_ns()))
             try:
@@ -191,7 +194,14 @@ class Event:
         self._finished = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until it has finished, at most `timeout` seconds; True when it has. Raises DeviceLost or ForkedProcess."""
+        """Block until it has finished, at most `timeout` seconds; True when it has.
+
+        Raises DeviceLost or ForkedProcess, and ArgumentError for a timeout that is no number of seconds.
+        """
+        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
+            raise ArgumentError(
+                f"Event.wait: timeout is {timeout!r}; wanted None or a number of seconds of 0 or more"
+            )
         if not self._finished:
             self._finished = self._clock.wait_elsewhere(self._value, timeout)
         return self._finished

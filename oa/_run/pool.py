@@ -339,11 +339,15 @@ class Pool:
         return self.reserved - self._live()
 
     def _live(self) -> int:
+        if not self.reserved:  # closed: what is still held lies nowhere
+            return 0
         return self.allocated - sum(item[0] for item in self._dropped.copy())
 
     def stats(self) -> MemoryStats:
         """The figures now. Any thread may ask."""
         live = self._live()
+        if not self.reserved:
+            return MemoryStats(0, 0, self.peak, 0, 0, self.limit)
         largest = max((ranges.largest for ranges in self._ranges.values()), default=0)
         largest = max(largest, max((size for size, spare in list(self._bins.items()) if spare), default=0))
         return MemoryStats(live, self.reserved, self.peak, self.reserved - live, largest, self.limit)

@@ -70,13 +70,20 @@ class Profiler:
         self._rows: list[Row] = []
         self._waiting: list[Recording] = []
         self._origin: int | None = None
+        self._period = 1.0  #: nanoseconds a tick
+
+    def __repr__(self) -> str:
+        labels = {row.label for row in self._rows}
+        text = f"{len(self._rows)} dispatches of {len(labels)} operations, {sum(r.ns for r in self._rows) / 1e3:.1f} us"
+        running = f", {len(self._waiting)} submissions not read yet" if self._waiting else ""
+        return f"<oa Profiler: {text}{running}; see .table(), .rows(), .write_trace(path)>"
 
     def expect(self, plan: Plan, recording: Recording, clock: Clock) -> None:
         """A timed recording of `plan` was submitted: read it before it is used again."""
         queries, value = recording.queries, recording.value
         if queries is None:
             raise InternalError("profile: the recording has no timestamps")
-        period = clock.device.timestamp_period
+        period = self._period = clock.device.timestamp_period
         if not period:
             raise Unsupported("profile: this device's compute queue has no timestamps")
         steps, annotate = tuple(plan.dispatches()), self._annotate
@@ -110,6 +117,18 @@ class Profiler:
         if self.roofline is None or row.cost == NO_COST:
             return None
         return self.roofline.seconds(row.cost.read + row.cost.written, row.cost.operations) * 1e9
+
+    def include(self, inner: Profiler) -> None:
+        """Take over what a profile inside this one saw."""
+        mine, found = self.rows(), inner.rows()
+        if inner._origin is None:
+            return
+        if self._origin is None:
+            self._origin, self._period = inner._origin, inner._period
+        shift = (inner._origin - self._origin) * self._period
+        self._rows = sorted(
+            [*mine, *(replace(row, start=row.start + shift) for row in found)], key=lambda row: row.submission
+        )
 
     def totals(self) -> list[Total]:
         """Time by label, the largest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -87,8 +88,14 @@ def as_dtype(value: Any) -> DType:
         return int32
     if value is float:
         return float32
-    try:
-        found = _BY_NAME.get(value) if isinstance(value, str) else _BY_NUMPY.get(np.dtype(value))
+    try:  # of None NumPy makes float64
+        found = (
+            None
+            if value is None
+            else _BY_NAME.get(value)
+            if isinstance(value, str)
+            else _BY_NUMPY.get(np.dtype(value))
+        )
     except TypeError:
         found = None
     if found is None:
@@ -116,6 +123,14 @@ def promote(a: DType, b: DType, operation: str) -> DType:
 def limits_of(dtype: DType) -> tuple[int, int]:
     """Least and greatest number of an integer dtype."""
     return _RANGE[dtype]
+
+
+def as_float(number: bool | int | float) -> float:
+    """A Python number as a float; what lies beyond the range is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def check_fits(number: bool | int | float, dtype: DType, operation: str) -> None:

@@ -147,9 +147,10 @@ class Operation:
         """DTypeError unless the operation is defined for the dtype's kind."""
         if dtype.kind not in self.kinds:
             wanted = " or ".join(_KIND_NAMES[k] for k in self.kinds)
-            mend = "oa.float32" if "f" in self.kinds else "oa.int32"
+            mend = "oa.float32" if "f" in self.kinds else "oa.int32" if "i" in self.kinds else "oa.bool_"
+            same = " or compare: x != 0" if mend == "oa.bool_" else ""
             raise DTypeError(
-                f"{self.name}: {dtype.name} is not accepted; wanted {wanted}. Cast first: x.astype({mend})"
+                f"{self.name}: {dtype.name} is not accepted; wanted {wanted}. Cast first: x.astype({mend}){same}"
             )
 
     def common_dtype(self, dtypes: dict[str, DType]) -> DType | None:

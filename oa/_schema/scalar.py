@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oa._schema.dtype import DType, bool_, float16, float32, float64, int32, uint32, uint64
+from oa._schema.dtype import DType, as_float, bool_, float16, float32, float64, int32, uint32, uint64
 from oa._schema.interning import Interned
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -61,10 +61,12 @@ def scalar(op: str, dtype: DType, args: tuple[Scalar, ...] = (), attr: Any = Non
 
 def bit_pattern(value: bool | int | float, dtype: DType) -> int:
     """The bits that stand for `value` in a register of `dtype`: 64 for 64-bit dtypes, else the 32 of an argument word."""
+    if dtype.kind == "f" and isinstance(value, int):
+        value = as_float(value)
     if dtype is float16:
         value = _as_half(float(value))
     if dtype.kind == "f" and dtype.itemsize == 8:
-        return int(struct.unpack("<Q", struct.pack("<d", float(value)))[0])
+        return int(struct.unpack("<Q", struct.pack("<d", value))[0])
     if dtype.kind == "f":
         try:
             return int(struct.unpack("<I", struct.pack("<f", float(value)))[0])

@@ -11,6 +11,7 @@ from oa._schema.interning import Interned
 from oa.errors import ArgumentError, AxisError, ShapeError
 
 MAX_RANK = 8
+MAX_EXTENT = 2**63 - 1
 Shape = tuple[int, ...]
 _INTS = frozenset({int})
 
@@ -50,7 +51,7 @@ def spec(dtype: DType, shape: Shape) -> Spec:
 def as_shape(value: Any, operation: str) -> Shape:
     """A shape given as an int or a sequence of ints, checked."""
     plain = type(value) is tuple and len(value) <= MAX_RANK and _INTS.issuperset(map(type, value))
-    if plain and min(value, default=0) >= 0:
+    if plain and min(value, default=0) >= 0 and max(value, default=0) <= MAX_EXTENT:
         checked: Shape = value
         return checked
     items: Iterable[Any] = (value,) if isinstance(value, int) or hasattr(value, "__index__") else value
@@ -60,6 +61,8 @@ def as_shape(value: Any, operation: str) -> Shape:
         raise ShapeError(f"{operation}: shape {value!r} must be an int or a sequence of ints") from None
     if any(v < 0 for v in shape):
         raise ShapeError(f"{operation}: shape {shape} has a negative extent; wanted extents >= 0")
+    if any(v > MAX_EXTENT for v in shape):
+        raise ShapeError(f"{operation}: shape {shape} has an extent above {MAX_EXTENT}, the largest")
     if len(shape) > MAX_RANK:
         raise ShapeError(f"{operation}: shape {shape} has rank {len(shape)}; the highest rank is {MAX_RANK}")
     return shape
@@ -106,9 +109,12 @@ def normalize_axes(axis: Any, rank: int, operation: str) -> tuple[int, ...]:
         return tuple(range(rank))
     if isinstance(axis, int) or hasattr(axis, "__index__"):
         return (normalize_axis(axis, rank, operation),)
+    if isinstance(axis, str) or not isinstance(axis, Iterable):
+        raise ArgumentError(f"{operation}: axis {axis!r} must be None, an int or a sequence of ints")
+    axis = tuple(axis)
     axes = [normalize_axis(a, rank, operation) for a in axis]
     if len(set(axes)) != len(axes):
-        raise AxisError(f"{operation}: axes {tuple(axis)} name one axis twice")
+        raise AxisError(f"{operation}: axes {axis} name one axis twice")
     return tuple(sorted(axes))
 
 

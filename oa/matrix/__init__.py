@@ -1,5 +1,6 @@
 """`oa.matrix`: arrays of any rank up to 8, and stateless operations on them."""
 
+import inspect
 import sys
 
 from oa._schema.dtype import (
@@ -35,7 +36,6 @@ from oa.matrix.create import (
     zeros,
     zeros_like,
 )
-from oa.matrix.distributions import gamma, sample_logits, truncated_normal
 from oa.matrix.dtypes import can_cast, finfo, iinfo, isdtype, result_type
 from oa.matrix.elementwise import (
     abs,
@@ -159,6 +159,7 @@ from oa.matrix.sorting import argsort, sort, top_k_mask, topk
 from oa.matrix.special import conj, imag, logaddexp, nextafter, real
 from oa.matrix.statistics import histogram, median, quantile
 from oa.matrix.subscript import put
+from oa.matrix.surface import public
 from oa.matrix.value import Matrix
 
 value._operations = sys.modules[__name__]
@@ -241,7 +242,6 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
-    "gamma",
     "gather",
     "gelu",
     "gelu_tanh",
@@ -318,7 +318,6 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
-    "sample_logits",
     "scatter",
     "scatter_add_rows",
     "scatter_rows",
@@ -356,7 +355,6 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
-    "truncated_normal",
     "uint8",
     "uint16",
     "uint32",
@@ -373,3 +371,11 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+for _name in __all__:
+    _found = globals()[_name]
+    if (
+        inspect.isfunction(_found)
+        and getattr(getattr(_found, "operation", None), "form", "composite") == "composite"
+    ):
+        globals()[_name] = public(f"matrix.{_name}", _found, __name__)

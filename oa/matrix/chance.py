@@ -9,7 +9,7 @@ from oa._schema.declare import primitive
 from oa._schema.dtype import DType, as_dtype, bool_, check_fits, float32, int32, uint32
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
-from oa._schema.spec import as_shape, spec
+from oa._schema.spec import as_shape, normalize_axis, spec
 from oa.errors import ArgumentError, DTypeError
 from oa.matrix.create import _scalar, engine_of, zeros
 from oa.matrix.elementwise import add, log, negative
@@ -168,6 +168,7 @@ def categorical(logits: Matrix, *, axis: int = -1, seed: int | None = None) -> M
     """
     if logits.dtype is not float32:
         raise DTypeError(f"matrix.categorical: logits are {logits.dtype.name}; cast with .astype(oa.float32)")
+    axis = normalize_axis(axis, logits.ndim, "matrix.categorical")
     noise = _open_unit(*_stream(logits.engine, seed), logits.shape)
     return argmax(add(logits, negative(log(negative(log(noise))))), axis=axis)
 

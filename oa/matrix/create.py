@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,45 +11,43 @@ import numpy as np
 
 from oa._schema import expr
 from oa._schema.declare import primitive
-from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, float32, int32, weak_kind
+from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, as_float, float32, int32, weak_kind
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.scalar import Scalar, arg
 from oa._schema.spec import Spec, as_shape, spec
 from oa.engine import Engine, default_engine
-from oa.errors import ArgumentError, DTypeError, ShapeError
+from oa.errors import ArgumentError, DTypeError, OutOfMemory, ShapeError
+from oa.matrix.surface import shown
 from oa.matrix.value import Matrix
 
 
 def engine_of(engine: Any, device: Any) -> Any:
     """The engine given first, as `device=`, or this thread's default."""
+    if engine is not None and device is not None and engine is not device:
+        raise ArgumentError(
+            f"device={device!r} contradicts the engine {engine!r} given first; give one of them"
+        )
     chosen = engine if engine is not None else device
     if chosen is None:
         return default_engine()
     if not isinstance(chosen, Engine):
-        raise ArgumentError(f"wanted an oa.Engine first (or device=engine), got {type(chosen).__name__}")
+        raise ArgumentError(
+            f"the engine is {shown(chosen)}; wanted an oa.Engine first, or device=engine. Make one: oa.Engine()"
+        )
     return chosen
 
 
 def leading_engine(function: Callable[..., Matrix]) -> Callable[..., Matrix]:
     """The standard's signature, with an Engine allowed in front of all arguments instead of as `device=`."""
-    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Any, device: Any = None, **named: Any) -> Matrix:
         if args and isinstance(args[0], Engine):
-            device, args = args[0], args[1:]
-        try:
-            return function(*args, device=engine_of(None, device), **named)
-        except TypeError as error:
-            try:
-                signature.bind(*args, **named)
-            except TypeError as wrong:
-                raise ArgumentError(
-                    f"matrix.{function.__name__}([engine,] ...){signature}: {wrong}"
-                ) from None
-            raise error
+            device, args = engine_of(args[0], device), args[1:]
+        return function(*args, device=engine_of(None, device), **named)
 
+    call.leader = Engine  # type: ignore[attr-defined]
     return call
 
 
@@ -84,6 +81,17 @@ def _scalar(engine: Any, dtype: DType, number: Any) -> Matrix:
     return Matrix(engine, engine.scalar_value(spec(dtype, ()), number))
 
 
+def _either(given: Any, default: Any) -> Any:
+    return default if given is None else given
+
+
+def diagonal(k: Any, rows: int, columns: int, operation: str) -> int:
+    """The number of a diagonal, an int; those beyond the corners are all alike."""
+    if not hasattr(k, "__index__"):
+        raise ArgumentError(f"{operation}: k is {shown(k)}; wanted an int, the diagonal's number")
+    return max(-rows, min(int(k), columns))
+
+
 @leading_engine
 def full(shape: Any, fill_value: bool | int | float, *, dtype: Any = None, device: Any = None) -> Matrix:
     """`full([engine,] shape, fill_value)`: every element `fill_value`; by default float32, int32 or bool by the value.
@@ -106,7 +114,7 @@ def full(shape: Any, fill_value: bool | int | float, *, dtype: Any = None, devic
 def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int | float:
     """The number as `dtype` holds it; DTypeError when it cannot."""
     if dtype.is_float:
-        return float(number)
+        return as_float(number)
     if dtype.kind == "b":
         return bool(number)
     if isinstance(number, float) and not number.is_integer():
@@ -129,7 +137,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
     >>> oa.matrix.zeros(engine, (2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    return full(device, as_shape(shape, "matrix.zeros"), 0, dtype=dtype or float32)
+    return full(device, as_shape(shape, "matrix.zeros"), 0, dtype=_either(dtype, float32))
 
 
 @leading_engine
@@ -144,7 +152,7 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
     >>> oa.matrix.ones(engine, (2, 2), dtype=oa.int32).tolist()
     [[1, 1], [1, 1]]
     """
-    return full(device, as_shape(shape, "matrix.ones"), 1, dtype=dtype or float32)
+    return full(device, as_shape(shape, "matrix.ones"), 1, dtype=_either(dtype, float32))
 
 
 @leading_engine
@@ -159,7 +167,7 @@ def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Matrix:
     >>> oa.matrix.empty(engine, (2, 2)).shape
     (2, 2)
     """
-    return full(device, shape, 0, dtype=dtype or float32)
+    return full(device, shape, 0, dtype=_either(dtype, float32))
 
 
 def zeros_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
@@ -173,7 +181,7 @@ def zeros_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
     >>> oa.matrix.zeros_like(oa.matrix.from_list(engine, [1, 2])).tolist()
     [0, 0]
     """
-    return full(device or x.engine, x.shape, 0, dtype=dtype or x.dtype)
+    return full(x.shape, 0, dtype=_either(dtype, x.dtype), device=_either(device, x.engine))
 
 
 def ones_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
@@ -187,7 +195,7 @@ def ones_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
     >>> oa.matrix.ones_like(oa.matrix.from_list(engine, [1, 2])).tolist()
     [1, 1]
     """
-    return full(device or x.engine, x.shape, 1, dtype=dtype or x.dtype)
+    return full(x.shape, 1, dtype=_either(dtype, x.dtype), device=_either(device, x.engine))
 
 
 def empty_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
@@ -215,7 +223,7 @@ def full_like(x: Matrix, fill_value: bool | int | float, *, dtype: Any = None, d
     >>> oa.matrix.full_like(oa.matrix.from_list(engine, [1, 2]), 7).tolist()
     [7, 7]
     """
-    return full(device or x.engine, x.shape, fill_value, dtype=dtype or x.dtype)
+    return full(x.shape, fill_value, dtype=_either(dtype, x.dtype), device=_either(device, x.engine))
 
 
 @leading_engine
@@ -234,6 +242,9 @@ def arange(
     [1, 2, 3]
     """
     first, last = (0, start) if stop is None else (start, stop)
+    for name, number in (("start", first), ("stop", last), ("step", step)):
+        if not isinstance(number, (int, float)) or not abs(number) < math.inf:
+            raise ArgumentError(f"matrix.arange: {name} is {shown(number)}; wanted a finite Python number")
     if step == 0:
         raise ArgumentError("matrix.arange: step is 0")
     integral = all(isinstance(v, int) for v in (first, last, step))
@@ -241,6 +252,8 @@ def arange(
     count = max(0, int(-(-(last - first) // step)) if integral else math.ceil((last - first) / step))
     if count == 0:
         return zeros(device, (0,), dtype=wanted)
+    if wanted.is_integer:
+        _fit(first + (count - 1) * step, wanted, "matrix.arange")
     return _arange(
         _scalar(device, wanted, _fit(first, wanted, "matrix.arange")),
         _scalar(device, wanted, step if wanted.kind == "u" else _fit(step, wanted, "matrix.arange")),
@@ -263,9 +276,9 @@ def eye(
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     rows, columns = as_shape((n_rows, n_rows if n_cols is None else n_cols), "matrix.eye")
-    wanted = as_dtype(dtype or float32)
+    wanted = as_dtype(_either(dtype, float32))
     one, zero = (_scalar(device, wanted, _fit(v, wanted, "matrix.eye")) for v in (1, 0))
-    return _eye(one, zero, rows, columns, int(k))
+    return _eye(one, zero, rows, columns, diagonal(k, rows, columns, "matrix.eye"))
 
 
 @leading_engine
@@ -282,9 +295,21 @@ def linspace(
     >>> oa.matrix.linspace(engine, 0.0, 1.0, 3).tolist()
     [0.0, 0.5, 1.0]
     """
-    wanted = as_dtype(dtype or float32)
-    made = np.linspace(float(start), float(stop), int(num), endpoint=endpoint, dtype=np.float64)
+    wanted = as_dtype(_either(dtype, float32))
+    (count,) = as_shape((num,), "matrix.linspace")
+    try:
+        with np.errstate(all="ignore"):
+            made = np.linspace(as_float(start), as_float(stop), count, endpoint=endpoint, dtype=np.float64)
+    except (ValueError, MemoryError):
+        raise OutOfMemory(f"matrix.linspace: the host cannot hold {count:,} values; ask for fewer") from None
     return from_numpy(device, made, dtype=wanted)
+
+
+def _host_first(engine: Any, values: Any, what: str) -> tuple[Any, Any]:
+    """(engine or None, values) of a call that may leave the engine out."""
+    if values is None and isinstance(engine, Engine):
+        raise ArgumentError(f"{what} is None; wanted numbers on the host")
+    return (None, engine) if values is None else (engine, values)
 
 
 def from_numpy(engine: Any, array: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:
@@ -301,10 +326,12 @@ def from_numpy(engine: Any, array: Any = None, *, dtype: Any = None, device: Any
     >>> oa.matrix.from_numpy(engine, np.array([[1, 2]], np.int32)).tolist()
     [[1, 2]]
     """
-    if array is None:
-        engine, array = None, engine
+    engine, array = _host_first(engine, array, "matrix.from_numpy: array")
     chosen = engine_of(engine, device)
-    found = np.asarray(array)
+    try:
+        found = np.asarray(array)
+    except ValueError as error:
+        raise ArgumentError(f"matrix.from_numpy: array is no array: {error}") from None
     wanted = as_dtype(dtype) if dtype is not None else _own_dtype(found)
     return chosen.upload(
         spec(wanted, as_shape(found.shape, "matrix.from_numpy")), _converted(found, wanted), Matrix
@@ -333,7 +360,8 @@ def _converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any
                 f"matrix.from_numpy: values from {low} to {high} do not fit {dtype.name} [{info.min}, {info.max}];"
                 " choose a wider dtype, or clip the array first"
             )
-    return array.astype(dtype.numpy, copy=False)
+    with np.errstate(over="ignore"):
+        return array.astype(dtype.numpy, copy=False)
 
 
 def _saturated(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
@@ -355,8 +383,7 @@ def from_list(engine: Any, values: Any = None, *, dtype: Any = None, device: Any
     >>> oa.matrix.from_list(engine, [[1, 2], [3, 4]]).tolist()
     [[1, 2], [3, 4]]
     """
-    if values is None:
-        engine, values = None, engine
+    engine, values = _host_first(engine, values, "matrix.from_list: values")
     try:
         array = np.array(values)
     except ValueError:
@@ -383,7 +410,13 @@ def from_f32(engine: Any, values: Sequence[float], shape: Any = None, *, device:
     >>> oa.matrix.from_f32(engine, [1.0, 2.0, 3.0, 4.0], (2, 2)).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    array = np.asarray(values, dtype=np.float32).reshape(-1)
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(values, dtype=np.float32).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(
+            f"matrix.from_f32: values are {shown(values)}; wanted a flat sequence of numbers"
+        ) from None
     wanted = (array.size,) if shape is None else as_shape(shape, "matrix.from_f32")
     if math.prod(wanted) != array.size:
         raise ShapeError(f"matrix.from_f32: {array.size} values do not fill shape {wanted}")

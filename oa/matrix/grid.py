@@ -11,7 +11,7 @@ from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.spec import Spec
 from oa.errors import ArgumentError, ShapeError
-from oa.matrix.create import _scalar
+from oa.matrix.create import _scalar, diagonal
 from oa.matrix.shape import broadcast_to, reshape
 from oa.matrix.value import Matrix
 
@@ -30,7 +30,8 @@ def _triangle(x: Matrix, k: Matrix, lower: bool) -> Matrix:
 def _checked(x: Matrix, name: str, k: int, lower: bool) -> Matrix:
     if x.ndim < 2:
         raise ShapeError(f"matrix.{name}: the value has rank {x.ndim}; wanted rank 2 or more")
-    return _triangle(x, _scalar(x.engine, int32, int(k)), lower)
+    k = diagonal(k, x.shape[-2], x.shape[-1], f"matrix.{name}")
+    return _triangle(x, _scalar(x.engine, int32, k), lower)
 
 
 def tril(x: Matrix, *, k: int = 0) -> Matrix:

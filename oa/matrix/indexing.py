@@ -86,7 +86,9 @@ def take(x: Matrix, indices: Matrix, axis: int | None = None) -> Matrix:
 
 
 def embedding(indices: Matrix, table: Matrix) -> Matrix:
-    """Rows of a (count, width) table: `take(table, indices, axis=0)`.
+    """Rows of a (count, width) table at class numbers: `take(table, indices, axis=0)` for those from 0 to count - 1.
+
+    A negative number is no class, as one of `count` or more is none: both give NaN (0 for integer dtypes) and have no gradient.
 
     Shapes: (count, width) and (...) give (..., width).
     Dtypes: any; indices are integers.
@@ -96,7 +98,13 @@ def embedding(indices: Matrix, table: Matrix) -> Matrix:
     >>> oa.matrix.embedding(oa.matrix.from_list(engine, [1, 1]), oa.matrix.from_list(engine, [[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 4.0], [3.0, 4.0]]
     """
-    return take(table, indices, axis=0)
+    return take(table, classes(indices, "embedding"), axis=0)
+
+
+def classes(indices: Matrix, name: str) -> Matrix:
+    """int32 class numbers: negative ones lie outside every axis too, instead of counting from its end."""
+    found = _indices(indices, indices, name)
+    return found if indices.dtype.kind == "u" else where(found < 0, 2**31 - 1, found)
 
 
 @primitive("along")
@@ -182,15 +190,16 @@ def _indices(x: Matrix, indices: Any, name: str) -> Matrix:
 
 
 def one_hot(indices: Matrix, count: int, *, dtype: Any = float32) -> Matrix:
-    """1 where the new last axis equals the index, else 0.
+    """1 where the new last axis equals the index, else 0: a negative index, or one of `count` or more, gives zeros.
 
     Shapes: (...) gives (..., count).
     Dtypes: integer; the result has `dtype`.
     Gradient: none: indices are not floating-point.
-    Raises: DTypeError for indices that are no integers.
+    Raises: DTypeError for indices that are no integers; ShapeError for a negative count.
 
     >>> oa.matrix.one_hot(oa.matrix.from_list(engine, [2, 0]), 3).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    positions = arange(indices.engine, count)
-    return astype(equal(expand_dims(_indices(indices, indices, "one_hot"), indices.ndim), positions), dtype)
+    found = _indices(indices, indices, "one_hot")
+    positions = arange(found.engine, *sp.as_shape((count,), "matrix.one_hot"))
+    return astype(equal(expand_dims(found, found.ndim), positions), dtype)

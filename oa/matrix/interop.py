@@ -11,6 +11,7 @@ from oa.errors import ArgumentError, CopyError, DTypeError
 from oa.matrix.create import engine_of, from_list, from_numpy, full
 from oa.matrix.elementwise import astype, positive
 from oa.matrix.shape import stack
+from oa.matrix.surface import shown
 from oa.matrix.value import Matrix
 
 
@@ -43,7 +44,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
         return from_list(engine, obj, dtype=dtype)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
         return from_numpy(engine, _on_host(obj), dtype=dtype)
-    return from_numpy(engine, np.asarray(obj), dtype=dtype)
+    array = np.asarray(obj)
+    if array.dtype.kind not in "biufc":
+        raise ArgumentError(
+            f"matrix.asarray: obj is {shown(obj)}; wanted numbers, nested or in an array, or a Matrix"
+        )
+    return from_numpy(engine, array, dtype=dtype)
 
 
 def _engine_in(values: Any) -> Any:
@@ -76,6 +82,10 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> M
     """
     if isinstance(x, Matrix):
         return _again(x, None, device, copy)
+    if not hasattr(x, "__dlpack__"):
+        raise ArgumentError(
+            f"matrix.from_dlpack: x is {shown(x)}, without __dlpack__; see oa.matrix.asarray for lists and numbers"
+        )
     if copy is False:
         raise CopyError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
     return from_numpy(engine_of(None, device), _on_host(x))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from oa._graph.node import again
@@ -195,10 +196,13 @@ def pad(
 
 
 def _widths(width: Any, rank: int) -> list[tuple[int, int]]:
-    items: list[Any] = [width] if hasattr(width, "__index__") else list(width)
-    if len(items) == 2 and hasattr(items[0], "__index__"):
-        items = [tuple(items)]
-    found = [(int(p),) * 2 if hasattr(p, "__index__") else tuple(int(v) for v in p) for p in items]
+    try:
+        items: list[Any] = [width] if hasattr(width, "__index__") else list(width)
+        if len(items) == 2 and hasattr(items[0], "__index__"):
+            items = [tuple(items)]
+        found = [(index(p),) * 2 if hasattr(p, "__index__") else tuple(index(v) for v in p) for p in items]
+    except TypeError:
+        found = [()] * 2
     if len(found) == 1:
         found = found * rank
     if len(found) != rank or any(len(p) != 2 or min(p) < 0 for p in found):
@@ -259,6 +263,10 @@ def repeat(
         count = int(repeats)
         if count < 0:
             raise ArgumentError(f"matrix.repeat: repeats is {count}; wanted 0 or more")
+        if size not in (None, x.shape[at] * count):
+            raise ArgumentError(
+                f"matrix.repeat: size is {size!r}; {count} of each give {x.shape[at] * count}, leave it out"
+            )
         shape = (*x.shape[:at], x.shape[at] * count, *x.shape[at + 1 :])
         return _repeated(x, at, count, outside=False, shape=shape)
     counts = repeats if isinstance(repeats, Matrix) else from_list(x.engine, list(repeats), dtype=int32)

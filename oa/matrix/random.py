@@ -7,7 +7,7 @@ from typing import Any
 
 from oa._schema import expr
 from oa._schema.declare import primitive
-from oa._schema.dtype import float32, uint32
+from oa._schema.dtype import as_float, float32, uint32
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.spec import Spec, as_shape, spec
@@ -90,7 +90,7 @@ def uniform(
     if shape is None:
         engine, shape = None, engine
     chosen = engine_of(engine, device)
-    a, b = (_scalar(chosen, float32, float(v)) for v in (low, high))
+    a, b = (_scalar(chosen, float32, as_float(v)) for v in (low, high))
     return _uniform(*_stream(chosen, seed), a, b, as_shape(shape, "matrix.uniform"))
 
 
@@ -116,7 +116,7 @@ def normal(
     if shape is None:
         engine, shape = None, engine
     chosen = engine_of(engine, device)
-    centre, spread = (_scalar(chosen, float32, float(v)) for v in (mean, std))
+    centre, spread = (_scalar(chosen, float32, as_float(v)) for v in (mean, std))
     return _normal(*_stream(chosen, seed), centre, spread, as_shape(shape, "matrix.normal"))
 
 

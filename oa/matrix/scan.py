@@ -123,11 +123,11 @@ def diff(
     [3, 5]
     """
     at = sp.normalize_axis(axis, x.ndim, "matrix.diff")
-    if n < 0:
-        raise ArgumentError(f"matrix.diff: n is {n}; wanted 0 or more")
+    if not hasattr(n, "__index__") or n < 0:
+        raise ArgumentError(f"matrix.diff: n is {n!r}; wanted a whole number of 0 or more")
     parts = [p for p in (prepend, x, append) if p is not None]
     found = concat(parts, axis=at) if n and len(parts) > 1 else x
-    for _ in range(n):
+    for _ in range(min(n, found.shape[at])):  # nothing is left then
         later, earlier = slice(found, at, 1, None), slice(found, at, 0, -1)
         found = (not_equal if found.dtype.kind == "b" else subtract)(later, earlier)
     return found

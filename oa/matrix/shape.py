@@ -348,4 +348,12 @@ def stack(parts: Sequence[Matrix], axis: int = 0) -> Matrix:
     >>> oa.matrix.stack([oa.matrix.ones(engine, 2), oa.matrix.zeros(engine, 2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
+    parts = list(parts)
+    if not parts or not all(isinstance(p, Matrix) for p in parts):
+        raise ArgumentError("matrix.stack: wanted a sequence of at least one Matrix")
+    for k, p in enumerate(parts):
+        if p.shape != parts[0].shape:
+            raise ShapeError(
+                f"matrix.stack: part {k} has shape {p.shape}, part 0 {parts[0].shape}; all shapes must agree"
+            )
     return concat([expand_dims(p, axis) for p in parts], axis=axis)

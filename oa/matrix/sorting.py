@@ -16,10 +16,10 @@ from oa._schema.dtype import float32, int32, uint32
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.spec import Spec, spec
-from oa.errors import ArgumentError, DTypeError
+from oa.errors import ArgumentError, ShapeError
 from oa.matrix.create import _scalar, arange, full
 from oa.matrix.elementwise import astype, bitwise_invert, copy, equal, less, where
-from oa.matrix.indexing import gather
+from oa.matrix.indexing import _indices, gather
 from oa.matrix.reduce import sum
 from oa.matrix.search import sort_key
 from oa.matrix.shape import broadcast_to, concat, flip, permute_dims, reshape, slice
@@ -174,15 +174,17 @@ def top_k_mask(indices: Matrix, count: int) -> Matrix:
     Shapes: (..., k) gives (..., count).
     Dtypes: integer; the result is float32.
     Gradient: none: indices are not floating-point.
-    Raises: DTypeError for indices that are no integers or have rank 0.
+    Raises: DTypeError for indices that are no integers; ShapeError for indices of rank 0 or a negative count.
 
     >>> oa.matrix.top_k_mask(oa.matrix.from_list(engine, [[2, 0]]), 4).tolist()
     [[1.0, 0.0, 1.0, 0.0]]
     """
-    if not indices.dtype.is_integer or not indices.ndim:
-        raise DTypeError(f"matrix.top_k_mask: indices are {indices.dtype.name} of rank {indices.ndim}")
-    classes = reshape(arange(indices.engine, count, dtype=indices.dtype), (count, 1))
-    hit = equal(classes, reshape(indices, (*indices.shape[:-1], 1, indices.shape[-1])))
+    found = _indices(indices, indices, "top_k_mask")
+    if not found.ndim:
+        raise ShapeError("matrix.top_k_mask: the indices have rank 0; wanted rank 1 or more")
+    (count,) = sp.as_shape((count,), "matrix.top_k_mask")
+    classes = reshape(arange(found.engine, count), (count, 1))
+    hit = equal(classes, reshape(found, (*found.shape[:-1], 1, found.shape[-1])))
     return astype(sum(astype(hit, int32), axis=-1) > 0, float32)
 
 

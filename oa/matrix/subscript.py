@@ -25,6 +25,7 @@ from oa.matrix.scan import cumulative_sum
 from oa.matrix.search import counted, flat_nonzero, lower_bound, sort_key
 from oa.matrix.shape import _pad, broadcast_to, flip, permute_dims, reshape, slice_all
 from oa.matrix.sorting import order_of
+from oa.matrix.surface import shown
 from oa.matrix.value import Matrix
 
 #: Comparisons up to which each place of a value looks through all that is written to it.
@@ -247,6 +248,10 @@ def _written(x: Matrix, value: Any) -> Matrix:
         if kinds.index(weak_kind(value)) > kinds.index("i" if x.dtype.kind == "u" else x.dtype.kind):
             raise DTypeError(f"assignment of {value!r} to a {x.dtype.name} value; cast the value first")
         return full(x.engine, (), value, dtype=x.dtype)
+    if not isinstance(value, Matrix) and np.asarray(value).dtype.kind not in "biuf":
+        raise DTypeError(
+            f"assignment: the value is {shown(value)}; wanted a Matrix, a Python number or an array of numbers"
+        )
     found = asarray(value, device=x.engine)
     if found.dtype is not x.dtype and common(found.dtype, x.dtype) is not x.dtype:
         raise DTypeError(

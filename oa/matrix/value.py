@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from oa._graph.node import again, stand_for
-from oa._schema.dtype import DType, as_dtype
+from oa._schema.dtype import DType
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, CopyError, OaError, ShapeError, UfuncError
@@ -171,7 +171,7 @@ class Matrix(Typed):
 
     def astype(self, dtype: Any) -> Matrix:
         """The elements in another dtype; see `oa.matrix.astype`."""
-        return _operations.astype(self, as_dtype(dtype))
+        return _operations.astype(self, dtype)
 
     def copy(self) -> Matrix:
         """The same elements in storage of their own."""
@@ -218,6 +218,10 @@ class Matrix(Typed):
         """The same elements on another Engine, copied through the host; `stream` must be None."""
         if stream is not None:
             raise ArgumentError("to_device: an Engine orders its own work; stream must be None")
+        if not isinstance(device, _operations.create.Engine):
+            raise ArgumentError(
+                f"to_device: device is {device!r}; wanted an oa.Engine, the array API's device object. Make one: oa.Engine()"
+            )
         return self if device is self._engine else _operations.from_numpy(device, self.to_numpy())
 
     # -- protocols
@@ -265,15 +269,23 @@ class Matrix(Typed):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         """NumPy's functions refuse, naming the operation here; its scalars take part in operators as Python numbers do."""
-        name = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
-        operation = getattr(_operations, name, None)
+        name = _name_here(ufunc.__name__)
         plain = all(isinstance(x, (Matrix, np.generic)) for x in inputs)
-        if method == "__call__" and not named and operation is not None and plain and len(inputs) == 2:
-            return operation(*inputs)
-        there = f"oa.matrix.{name}" if operation is not None else "an operation of oa.matrix"
-        raise UfuncError(
-            f"numpy.{ufunc.__name__} takes no oa values: use {there}, or np.asarray(x) for a NumPy copy"
-        )
+        if method == "__call__" and not named and name and plain and len(inputs) == 2:
+            return getattr(_operations, name)(*inputs)
+        if method != "__call__":
+            name = _METHOD_NAMES.get((ufunc.__name__, method), "")
+        raise _refused(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", name)
+
+    def __array_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """NumPy's other functions refuse where there is an operation here to name, and work on copies on the host elsewhere."""
+        if name := _name_here(function.__name__):
+            raise _refused(function.__name__, name)
+        if function in (np.shape, np.ndim, np.size) and len(args) == 1 and not named:
+            return getattr(args[0], function.__name__)
+        return function._implementation(*args, **named)
 
     # -- indexing
 
@@ -410,7 +422,47 @@ _UFUNC_NAMES = {
     "left_shift": "bitwise_left_shift",
     "right_shift": "bitwise_right_shift",
     "invert": "bitwise_invert",
+    "concatenate": "concat",
+    "hstack": "concat",
+    "vstack": "concat",
+    "append": "concat",
+    "amax": "max",
+    "amin": "min",
+    "around": "round",
+    "cumprod": "cumulative_prod",
+    "cumsum": "cumulative_sum",
+    "dot": "matmul",
+    "inner": "vecdot",
+    "percentile": "quantile",
+    "ravel": "reshape",
+    "swapaxes": "transpose",
+    "transpose": "permute_dims",
+    "unique": "unique_values",
 }
+_METHOD_NAMES = {
+    ("add", "reduce"): "sum",
+    ("multiply", "reduce"): "prod",
+    ("maximum", "reduce"): "max",
+    ("minimum", "reduce"): "min",
+    ("logical_and", "reduce"): "all",
+    ("logical_or", "reduce"): "any",
+    ("add", "accumulate"): "cumulative_sum",
+    ("multiply", "accumulate"): "cumulative_prod",
+}
+
+
+def _name_here(name: str) -> str:
+    """The operation here that does what NumPy's function of that name does, or an empty string."""
+    found = _UFUNC_NAMES.get(name, name)
+    return found if found in _operations.__all__ else ""
+
+
+def _refused(numpy_name: str, name: str) -> UfuncError:
+    there = f"oa.matrix.{name}" if name else "operations of oa.matrix"
+    return UfuncError(
+        f"numpy.{numpy_name} takes no oa values: use {there}, or np.asarray(x) for a NumPy copy"
+    )
+
 
 #: The module `oa.matrix`, whose functions the methods call; set by that module, which imports this one.
 _operations: Any = None

@@ -1,5 +1,8 @@
 """Machine learning: gradients, modules, losses, optimisers, checkpoints."""
 
+import inspect
+
+from oa.matrix.surface import public, public_methods
 from oa.ml.checkpoint import Checkpoint, load_checkpoint, read_checkpoint, save_checkpoint
 from oa.ml.functional import cross_entropy, dropout, layer_norm, scaled_dot_product_attention
 from oa.ml.layers import Dropout, Embedding, LayerNorm, Linear, MultiHeadAttention, TransformerBlock
@@ -32,3 +35,10 @@ __all__ = [
     "scaled_dot_product_attention",
     "warmup_cosine",
 ]
+
+for _name in __all__:
+    _found = globals()[_name]
+    if inspect.isfunction(_found):
+        globals()[_name] = public(_name, _found, __name__)
+    elif inspect.isclass(_found):
+        public_methods(_found, "tape" if _found is GradientTape else "", leave=("record",))

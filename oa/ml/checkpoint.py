@@ -17,12 +17,19 @@ from numpy.typing import NDArray
 
 from oa.errors import ArgumentError, DTypeError, FileFormatError, ShapeError
 from oa.matrix import Matrix
+from oa.matrix.surface import shown
 from oa.ml.module import Module
 from oa.ml.optim import AdamW
 
 #: Name of the one metadata entry; the number grows when an older reader could misread a newer file. One entry only, because
 #: safetensors does not order them and equal checkpoints should be equal files.
 FORMAT = "oa.checkpoint/1"
+#: The dtypes of arrays, by their names in the format.
+_KINDS = {
+    "BOOL": np.dtype(bool),
+    **{f"{k}{8 * n}": np.dtype(f"{k.lower()}{n}") for k in "IU" for n in (1, 2, 4, 8)},
+    **{f"F{8 * n}": np.dtype(f"f{n}") for n in (2, 4, 8)},
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Checkpoint:
             FileFormatError: the file is of another model (class, parameter names or shapes) or holds no optimiser state. Nothing
                 has been changed then.
         """
+        if not isinstance(model, Module):
+            raise ArgumentError(f"Checkpoint.restore: model is {shown(model)}; wanted a Module")
         if self.model != type(model).__name__:
             raise FileFormatError(
                 f"{self.path}: a checkpoint of {self.model}, wanted one of {type(model).__name__}"
@@ -91,6 +100,7 @@ def save_checkpoint(
 
     Raises:
         ArgumentError: config or progress is not JSON.
+        DTypeError: an array in `extra` is of a dtype that `oa` does not have.
         OSError: the folder is missing, full or not writable; an older file at `path` is untouched.
     """
     from safetensors.numpy import save
@@ -101,6 +111,11 @@ def save_checkpoint(
     for name, value in (extra or {}).items():
         arrays[f"extra.{name}"] = value.to_numpy() if isinstance(value, Matrix) else value
     arrays = {n: np.asarray(a, order="C") for n, a in arrays.items()}
+    for name, array in arrays.items():
+        if array.dtype not in _KINDS.values():
+            raise DTypeError(
+                f"save_checkpoint: {name} is an array of {array.dtype}; wanted one of {', '.join(map(str, _KINDS.values()))}"
+            )
     parameters = model.parameters()
     notes: dict[str, Any] = {
         "model": type(model).__name__,
@@ -198,10 +213,9 @@ def _metadata(data: bytes) -> dict[str, str]:
 
 
 def _array(entry: Mapping[str, Any]) -> NDArray[Any]:
-    kinds = {"F32": np.float32, "I32": np.int32, "U32": np.uint32, "U8": np.uint8, "BOOL": np.bool_}
-    if entry["dtype"] not in kinds:
+    if entry["dtype"] not in _KINDS:
         raise ValueError(f"dtype {entry['dtype']} is not one that a checkpoint of oa holds")
-    return np.frombuffer(entry["data"], dtype=kinds[entry["dtype"]]).reshape(entry["shape"])
+    return np.frombuffer(entry["data"], dtype=_KINDS[entry["dtype"]]).reshape(entry["shape"])
 
 
 def _crc32(arrays: Mapping[str, NDArray[Any]], notes: Mapping[str, Any]) -> int:

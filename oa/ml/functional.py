@@ -7,6 +7,7 @@ import math
 from oa import matrix
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix import Matrix
+from oa.matrix.indexing import classes
 
 #: Score of a forbidden position: finite, so that no gradient meets inf - inf, and so low that its weight is exactly zero.
 FORBIDDEN = -1e30
@@ -24,6 +25,7 @@ def layer_norm(x: Matrix, weight: Matrix, bias: Matrix, eps: float = 1e-5) -> Ma
     for name, value in (("weight", weight), ("bias", bias)):
         if value.shape != x.shape[-1:]:
             raise ShapeError(f"layer_norm: {name} has shape {value.shape}; x {x.shape} wants {x.shape[-1:]}")
+    check_spread(eps, "layer_norm")
     centred = x - matrix.mean(x, axis=-1, keepdims=True)
     variance = matrix.mean(centred * centred, axis=-1, keepdims=True)
     scale = 1.0 / matrix.sqrt(variance + eps)  # once a row, so that an element costs multiplications only
@@ -73,20 +75,30 @@ def dropout(x: Matrix, p: float = 0.5) -> Matrix:
     return matrix.where(kept, x * (1.0 / (1.0 - p)), 0.0)
 
 
+def check_spread(eps: float, what: str) -> None:
+    """Raise ArgumentError unless eps is 0 or more and finite."""
+    if not 0.0 <= eps < math.inf:
+        raise ArgumentError(f"{what}: eps is {eps!r}; wanted a number of 0 or more")
+
+
 def check_probability(p: float, what: str) -> None:
     """Raise ArgumentError unless 0 <= p < 1."""
     if not 0.0 <= p < 1.0:
         raise ArgumentError(f"{what}: p is {p!r}; wanted a probability of at least 0 and below 1")
 
 
-def cross_entropy(logits: Matrix, targets: Matrix) -> Matrix:
+def cross_entropy(logits: Matrix, targets: Matrix, *, ignore_index: int | None = None) -> Matrix:
     """-mean over all tokens of log softmax(logits)[target], in nats.
 
-    Shapes: logits [..., V] float32, targets [...] integer class numbers below V; the result has rank 0. Targets have no gradient.
+    Shapes: logits [..., V] float32, targets [...] integer class numbers; the result has rank 0. Targets have no gradient.
+
+    A target that is no class number, below 0 or of V or more, makes the loss NaN: the device cannot raise, and nothing is read
+    back to look. Tokens whose target is `ignore_index` count neither in the sum nor in the mean (default None: every token
+    counts); with all of them ignored the loss is NaN.
 
     Raises:
         ShapeError: targets do not have the shape of logits without the last axis.
-        DTypeError: targets are not integers.
+        DTypeError: targets are not integers, or are of a dtype that does not hold `ignore_index`.
 
     Example:
         >>> logits = oa.matrix.zeros(engine, (2, 4))
@@ -99,5 +111,12 @@ def cross_entropy(logits: Matrix, targets: Matrix) -> Matrix:
         )
     if not targets.dtype.is_integer:
         raise DTypeError(f"cross_entropy: targets are {targets.dtype.name}; wanted integer class numbers")
-    picked = matrix.gather(matrix.log_softmax(logits, axis=-1), matrix.expand_dims(targets, -1), axis=-1)
-    return -matrix.mean(picked)
+    if ignore_index is not None and not isinstance(ignore_index, int):
+        raise ArgumentError(f"cross_entropy: ignore_index is {ignore_index!r}; wanted None or an int")
+    number = matrix.expand_dims(classes(targets, "cross_entropy"), -1)
+    picked = matrix.gather(matrix.log_softmax(logits, axis=-1), number, axis=-1)
+    if ignore_index is None:
+        return -matrix.mean(picked)
+    counts = matrix.not_equal(targets, ignore_index)
+    total = matrix.sum(matrix.where(counts, matrix.reshape(picked, targets.shape), 0.0))
+    return -(total / matrix.sum(counts.astype(logits.dtype)))

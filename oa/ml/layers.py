@@ -10,8 +10,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from oa import matrix
+from oa._schema.spec import MAX_EXTENT
 from oa.errors import ArgumentError, ShapeError
 from oa.matrix import Matrix
+from oa.matrix.surface import shown
 from oa.ml import functional
 from oa.ml.module import Module
 from oa.ml.parameter import Parameter
@@ -19,8 +21,10 @@ from oa.ml.parameter import Parameter
 
 def _positive(what: str, **sizes: int) -> None:
     for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ArgumentError(f"{what}: {name} is {size!r}; wanted a whole number of at least 1")
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_EXTENT:
+            raise ArgumentError(
+                f"{what}: {name} is {shown(size)}; wanted a whole number from 1 to {MAX_EXTENT}"
+            )
 
 
 class Linear(Module):
@@ -57,7 +61,10 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A row of `weight` [count, width] for each integer; starts normal with standard deviation `std` (default 1)."""
+    """A row of `weight` [count, width] for each integer; starts normal with standard deviation `std` (default 1).
+
+    An integer below 0, or of `count` or more, gives a row of NaN and has no gradient: never another integer's row.
+    """
 
     def __init__(self, engine: Any, count: int, width: int, *, std: float = 1.0) -> None:
         _positive("Embedding", count=count, width=width)
@@ -69,8 +76,8 @@ class Embedding(Module):
         def __call__(self, ids: Matrix) -> Matrix: ...
 
     def forward(self, ids: Matrix) -> Matrix:
-        """Integers [...] below `count` -> float32 [..., width]."""
-        return matrix.take(self.weight.value, ids, axis=0)
+        """Integers [...] from 0 to count - 1 -> float32 [..., width]."""
+        return matrix.embedding(ids, self.weight.value)
 
     def extra_repr(self) -> str:
         return f"{self.count}, {self.width}"
@@ -81,6 +88,7 @@ class LayerNorm(Module):
 
     def __init__(self, engine: Any, width: int, *, eps: float = 1e-5) -> None:
         _positive("LayerNorm", width=width)
+        functional.check_spread(eps, "LayerNorm")
         self.width, self.eps = width, eps
         self.weight = Parameter(matrix.ones(engine, (width,)))
         self.bias = Parameter(matrix.zeros(engine, (width,)))
@@ -207,6 +215,8 @@ class TransformerBlock(Module):
 
     def forward(self, x: Matrix, mask: Matrix | None = None) -> Matrix:
         """[B, T, width] -> [B, T, width]."""
+        if x.ndim != 3:
+            raise ShapeError(f"TransformerBlock: x has shape {x.shape}; wanted [batch, positions, width]")
         x = x + self.attention(self.norm1(x), mask)
         result: Matrix = x + self.dropout(self.down(matrix.gelu(self.up(self.norm2(x)))))
         return result

@@ -10,6 +10,8 @@ from oa import matrix
 from oa._graph.state import State
 from oa.errors import ArgumentError, ShapeError
 from oa.matrix import Matrix
+from oa.matrix.surface import shown
+from oa.ml.module import Module
 from oa.ml.parameter import FlatParameters, Parameter, as_matrix, check_fits
 from oa.ml.schedule import Schedule
 
@@ -44,7 +46,7 @@ class AdamW:
     int32 cell. Nothing that changes is a Python number: a captured step replays exactly.
 
     Args:
-        parameters: what to train: `model.parameters()`, or a mapping with names such as `model.named_parameters()`.
+        parameters: what to train: a module, its `parameters()`, or a mapping with names such as `model.named_parameters()`.
         lr: a number, a function of the step (see `warmup_cosine`), or a rank-0 float32 State that the caller may assign between
             steps (default 1e-3).
         betas, eps, weight_decay: as in the formula (defaults 0.9 and 0.999, 1e-8, 0.01); decay applies to every parameter.
@@ -62,7 +64,7 @@ class AdamW:
 
     def __init__(
         self,
-        parameters: Iterable[Parameter] | Mapping[str, Parameter],
+        parameters: Module | Iterable[Parameter] | Mapping[str, Parameter],
         lr: float | Schedule | State = 1e-3,
         *,
         betas: tuple[float, float] = (0.9, 0.999),
@@ -70,15 +72,21 @@ class AdamW:
         weight_decay: float = 0.01,
         max_norm: float | None = None,
     ) -> None:
+        if isinstance(parameters, Module):
+            parameters = parameters.named_parameters()
         if not isinstance(parameters, Mapping):
             parameters = {str(i): p for i, p in enumerate(parameters)}
+        _check(len(betas) == 2, f"AdamW: betas are {betas!r}; wanted two numbers")
         for name, beta in zip(("betas[0]", "betas[1]"), betas):
             _check(0.0 <= beta < 1.0, f"AdamW: {name} is {beta!r}; wanted a number of at least 0 and below 1")
         _check(eps > 0.0, f"AdamW: eps is {eps!r}; wanted a positive number")
         _check(weight_decay >= 0.0, f"AdamW: weight_decay is {weight_decay!r}; wanted zero or more")
         _check(max_norm is None or max_norm > 0.0, f"AdamW: max_norm is {max_norm!r}; wanted None or above 0")
         if isinstance(lr, (int, float)):
-            _check(lr >= 0.0, f"AdamW: lr is {lr!r}; wanted zero or more")
+            _check(0.0 <= lr < math.inf, f"AdamW: lr is {lr!r}; wanted zero or more")
+        else:
+            fits = isinstance(lr, State) or callable(lr)
+            _check(fits, f"AdamW: lr is {shown(lr)}; wanted a number, a function of the step or a State")
         self.betas, self.eps, self.lr = betas, eps, lr
         self.weight_decay, self.max_norm = weight_decay, max_norm
         self._names = tuple(parameters)

@@ -11,6 +11,7 @@ from oa._graph.state import State
 from oa.errors import ArgumentError, DTypeError, EngineMismatch, ShapeError
 from oa.matrix import Matrix
 from oa.matrix.shape import window
+from oa.matrix.surface import shown
 from oa.ml import tape
 
 #: A parameter starts at a multiple of so many elements: 256 bytes, the widest alignment any kernel asks for.
@@ -122,6 +123,11 @@ class FlatParameters:
             raise ArgumentError("FlatParameters: the list of parameters is empty; wanted at least one")
         if len(set(map(id, parameters))) != len(parameters):
             raise ArgumentError("FlatParameters: a parameter is listed twice; list each once")
+        for p in parameters:
+            if not isinstance(p, Parameter):
+                raise ArgumentError(
+                    f"FlatParameters: {shown(p)} among the parameters; wanted a Parameter each"
+                )
         engine = parameters[0].engine
         for p in parameters:
             if p.engine is not engine:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from oa import matrix
+from oa._schema.dtype import as_float
 from oa.errors import ArgumentError
 from oa.matrix import Matrix
 
@@ -25,10 +26,18 @@ def warmup_cosine(peak: float, *, steps: int, warmup: int = 0, floor: float = 0.
     Example:
         >>> optimizer = oa.ml.AdamW(model.parameters(), lr=oa.ml.warmup_cosine(3e-3, steps=500, warmup=50))
     """
-    if steps < 1 or not 0 <= warmup <= steps or not 0.0 <= floor <= 1.0 or not peak > 0.0:
+    peak = as_float(peak)
+    whole = hasattr(steps, "__index__") and hasattr(warmup, "__index__")
+    if (
+        not whole
+        or not 1 <= steps < 2**31
+        or not 0 <= warmup <= steps
+        or not 0.0 <= floor <= 1.0
+        or not 0.0 < peak < math.inf
+    ):
         raise ArgumentError(
-            f"warmup_cosine: peak={peak!r}, steps={steps!r}, warmup={warmup!r}, floor={floor!r}; wanted peak > 0, steps >= 1,"
-            " 0 <= warmup <= steps and 0 <= floor <= 1"
+            f"warmup_cosine: peak={peak!r}, steps={steps!r}, warmup={warmup!r}, floor={floor!r}; wanted peak > 0,"
+            " whole steps >= 1, 0 <= warmup <= steps and 0 <= floor <= 1"
         )
 
     def rate(step: Matrix) -> Matrix:

@@ -13,9 +13,10 @@ from oa import matrix
 from oa._graph.node import Value, number_of, standing_for
 from oa._schema.op import Derived, Instance
 from oa._schema.value import Typed
-from oa.errors import ArgumentError, TapeError
+from oa.errors import ArgumentError, ShapeError, TapeError
 from oa.matrix import Matrix
 from oa.matrix.reduce import sum_to
+from oa.matrix.surface import shown
 
 _OPEN: list[GradientTape] = []
 
@@ -159,6 +160,14 @@ class GradientTape:
                     f"tape.gradient: the target has shape {target._value.spec.shape}; wanted one element, or a seed"
                 )
             seed = matrix.ones_like(target)
+        elif not isinstance(seed, Typed):
+            raise ArgumentError(
+                f"tape.gradient: seed is {shown(seed)}; wanted a Matrix, the target's cotangent"
+            )
+        elif seed._value.spec is not target._value.spec:
+            raise ShapeError(
+                f"tape.gradient: seed is {seed._value.spec!r}; wanted the target's {target._value.spec!r}"
+            )
         flat = list(sources) if isinstance(sources, (list, tuple)) else [sources]
         wanted = [self._key(s) for s in flat]
         if not self.persistent:

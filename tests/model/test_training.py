@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,22 @@ def test_resumed_equals_uninterrupted(
     assert (whole / "checkpoint.safetensors").read_bytes() == (parts / "checkpoint.safetensors").read_bytes()
     for name in ("loss.png", "trace.json"):
         assert (whole / name).stat().st_size > 100
+
+
+def test_the_line_that_goes_on_is_a_command(
+    tmp_path: Path, device_name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OA_RUN", raising=False)
+    folder = tmp_path / "a folder's name"
+    assert demo.main(arguments(folder, device_name, "--stop-at", "2")) == 0
+    words = shlex.split(capsys.readouterr().out.splitlines()[-1].partition("to go on: ")[2])
+    assert words[:2] == [sys.executable, demo.__file__]
+    assert demo.main([*words[2:], "--stop-at", "3"]) == 0
+    assert "resumed at step 2" in capsys.readouterr().out
+    monkeypatch.setenv("OA_RUN", "./run")
+    assert demo.main([*words[2:], "--stop-at", "4"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1].partition("to go on: ")[2]
+    assert shlex.split(line)[:4] == ["./run", "demo", "--resume", str(folder / "checkpoint.safetensors")]
 
 
 def test_ctrl_c_saves_and_says_how_to_resume(

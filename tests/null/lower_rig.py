@@ -56,7 +56,7 @@ class Recorder(Engine):
 
     def __init__(self) -> None:
         self._batch = Batch()
-        self.seed, self._draws = 0, 0
+        self._seed, self._draws = 0, 0
         self._tapes: list[Any] = []
         self._capture = None
         self._refusal = None

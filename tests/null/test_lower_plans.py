@@ -13,7 +13,7 @@ import pytest
 
 from oa import matrix as m
 from oa._lower.passes import lower
-from oa._lower.plan import Barrier
+from oa._lower.plan import Access, Barrier
 from oa._schema import expr
 from oa._schema.declare import pointwise
 from oa.errors import AllocationLimit, Unsupported
@@ -49,6 +49,19 @@ def test_views_take_no_dispatch(name: str) -> None:
     program = lowered(lambda e: [e.input(6, 8).T, m.reshape(e.input(6, 8), (48,))[::-2]], name)
     assert not program.plan.steps
     assert all(r.from_input for r in program.results)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_what_every_reader_computes_for_itself_has_no_dispatch(name: str) -> None:
+    """An index of another shape than what it picks, and a difference that only split sums read."""
+
+    def picked(e: Recorder) -> Any:
+        return m.take(e.input(50, 8), e.input(8, 8, dtype="int32") + 1, axis=0)
+
+    assert len(kernels(lowered(picked, name))) == 1
+    for function in (picked, lambda e: m.var(e.input(3000, 12), axis=0)):
+        for dispatch in lowered(function, name).plan.dispatches():
+            assert any(operand.access & Access.WRITE for operand in dispatch.operands), dispatch.label
 
 
 def test_nothing_unwanted_is_computed() -> None:

@@ -52,6 +52,22 @@ def test_a_given_python_is_used_as_it_is(tmp_path: Path) -> None:
     assert "overhead" in done.stdout
 
 
+def test_the_demo_knows_through_which_door_it_was_started(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$OA_RUN" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    done = run("demo", "--steps", "2", folder=tmp_path, OA_PYTHON=str(python))
+    assert done.stdout.splitlines()[::2] == [str(ROOT / "run"), "--steps"]
+    done = subprocess.run(
+        ["sh", "run", "demo"],
+        cwd=ROOT,
+        env={**os.environ, "OA_PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines()[0] == "./run"
+
+
 def test_ci_runs_the_tests_and_nothing_less() -> None:
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert lines[-1] == 'exec ./run test "$@"'
