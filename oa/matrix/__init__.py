@@ -36,6 +36,7 @@ from oa.matrix.create import (
     zeros,
     zeros_like,
 )
+from oa.matrix.distributions import gamma, sample_logits, truncated_normal
 from oa.matrix.dtypes import can_cast, finfo, iinfo, isdtype, result_type
 from oa.matrix.elementwise import (
     abs,
@@ -242,6 +243,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "gamma",
     "gather",
     "gelu",
     "gelu_tanh",
@@ -318,6 +320,7 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "sample_logits",
     "scatter",
     "scatter_add_rows",
     "scatter_rows",
@@ -355,6 +358,7 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
+    "truncated_normal",
     "uint8",
     "uint16",
     "uint32",
