@@ -16,6 +16,7 @@ from oa._schema.spec import Spec
 Where = tuple[CodeType, int]
 _SERIALS = count(1)
 _PACKAGE = __name__.partition(".")[0]
+_new = object.__new__  # makes what is made for every operation, without the call of an `__init__`
 
 
 def _nobody() -> None:
@@ -108,12 +109,10 @@ class Node:
     """One recorded operation. `where` is the user's place, None where nobody will ask for it (`Engine.record`)."""
 
     __slots__ = ("inputs", "instance", "outputs", "where")
-
-    def __init__(self, instance: Instance, inputs: tuple[Value, ...], where: Where | None) -> None:
-        self.instance = instance
-        self.inputs = inputs
-        self.outputs: tuple[Value, ...] = ()
-        self.where = where
+    instance: Instance
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    where: Where | None
 
 
 class Batch:
@@ -166,11 +165,15 @@ class Batch:
                 key.append(value.ordinal)
             else:
                 key.append(known.get(id(value)) or self.external(value))
-        node = Node(instance, inputs, where)
+        node = _new(Node)
+        node.instance = instance
+        node.inputs = inputs
+        node.where = where
         made = []
         count = self.count
         for out in instance.outs:
-            value = Value(out)
+            value = _new(Value)
+            value.spec = out
             value.batch = self
             value.node = node
             value.ordinal = count

@@ -60,26 +60,27 @@ def record(
     """Record one call: operands in order, Python numbers made into scalar operands, attributes complete and in order."""
     engine = None
     specs: list[Any] = []
-    numbers = False
+    values: list[Any] = []
     for operand in operands:
         if isinstance(operand, Typed):
-            specs.append(operand._value.spec)
+            value = operand._value
+            values.append(value)
+            specs.append(value.spec)
             if operand._engine is not engine:
                 if engine is not None:
                     raise _two_engines(operation, engine, operand._engine)
                 engine = operand._engine
         else:
             specs.append(type(operand))
-            numbers = True
     if engine is None:
         raise _no_value(operation, operands)
     key = (*specs, *map(freeze, attrs)) if attrs else tuple(specs)
-    if numbers:
+    if len(values) != len(operands):
         return _record_weak(operation, engine, operands, attrs, key, facade)
     found = operation.cache.get(key)
     if found is None:
         found = make_instance(operation, tuple(specs), attrs, facade)
-    return engine.record(found, tuple([v._value for v in operands]), facade)
+    return engine.record(found, tuple(values), facade)
 
 
 def _record_weak(
@@ -163,12 +164,17 @@ def wrap(
     defaults = tuple(operation.attributes.values())
     complete = not any(value is EMPTY for value in defaults)
     count, total = len(operation.operands), len(operation.defaults)
+    made: list[
+        type[Typed]
+    ] = []  # the facade once it was asked for: value types are declared after some operations
 
     if operation.variadic:
 
         def call(*operands: Any, **named: Any) -> Any:
             attrs = defaults if complete and not named else _attributes(operation, operands, named)
-            return record(operation, operands, attrs, facade())
+            if not made:
+                made.append(facade())
+            return record(operation, operands, attrs, made[0])
 
     elif not defaults and count == 2:
         call = _binary(operation, facade)
@@ -177,7 +183,9 @@ def wrap(
         def call(*given: Any, **named: Any) -> Any:
             if named or len(given) != total:
                 given = _bind(operation, given, named)
-            return record(operation, given[:count], given[count:], facade())
+            if not made:
+                made.append(facade())
+            return record(operation, given[:count], given[count:], made[0])
 
     wrapped = functools.wraps(function)(call)
     wrapped.operation = operation  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import DTypeError, ShapeError
 from oa.matrix.elementwise import astype, divide, equal, sqrt, square, where
-from oa.matrix.shape import _broadcast_to, broadcast_to, reshape
+from oa.matrix.shape import _broadcast_to, _reshape, broadcast_to, reshape
 from oa.matrix.value import Matrix
 
 Axis = Any
@@ -74,7 +74,8 @@ def _over(x: Matrix, name: str, axis: Axis, keepdims: bool, *, nonempty: bool = 
     found = _reduce(x, name, axes) if axes or name in ("argmax", "argmin") else x
     if keepdims:
         return found
-    return reshape(found, tuple(e for k, e in enumerate(x.shape) if k not in axes))
+    shape = tuple([e for k, e in enumerate(x.shape) if k not in axes])
+    return reshape(x, shape) if found is x else found if shape == found.shape else _reshape(found, shape)
 
 
 def _numeric(x: Matrix, operation: str) -> None:
@@ -114,7 +115,8 @@ def sum_to(x: Matrix, shape: tuple[int, ...]) -> Matrix:
         return x
     extra = x.ndim - len(shape)
     axes = [k for k in range(x.ndim) if k < extra or (shape[k - extra] == 1 and x.shape[k] != 1)]
-    return reshape(sum(x, axis=tuple(axes)) if axes else x, shape)
+    found = _reduce(x, "sum", tuple(axes)) if axes else x
+    return found if found.shape == shape else _reshape(found, shape)
 
 
 @gradient(_broadcast_to)

@@ -46,7 +46,7 @@ class Matrix(Typed):
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return len(self.shape)
+        return len(self._value.spec.shape)
 
     @property
     def size(self) -> int:

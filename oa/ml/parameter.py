@@ -53,8 +53,10 @@ class Parameter:
     @property
     def value(self) -> Matrix:
         """The present value. Two reads with no assignment between them give one and the same Matrix while it is held."""
-        source = self._state.value
-        view: Matrix = source if self._flat is None else self._part_of(source)
+        if self._flat is None:
+            view: Matrix = self._state.value
+        else:
+            view = self._part_of(self._state.engine._read_cell(self._state))
         tape.read(self, view)
         return view
 

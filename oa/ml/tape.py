@@ -127,16 +127,18 @@ class GradientTape:
     def record(self, instance: Instance, values: tuple[Value, ...], results: Sequence[Typed]) -> None:
         """Called by the engine for every operation while the tape is open."""
         own = self._watched
-        watched = tuple([v.serial in own for v in values])
-        if True not in watched:
+        inputs = tuple([v.serial for v in values])  # 0 where there is none yet, which no set holds
+        if own.isdisjoint(inputs):
             return
+        watched = tuple([number in own for number in inputs])
         keeps = instance.keeps.get(watched, False)
         if keeps is False:
             keeps = instance.keeps[watched] = _keeps(instance, watched)
         if keeps is None:
             return
-        kept = {name: _handle(values[k] if k >= 0 else results[0]._value) for name, k in keeps}
-        inputs = tuple([v.serial or number_of(v) for v in values])
+        kept = {}
+        for name, k in keeps:
+            kept[name] = _handle(values[k] if k >= 0 else results[0]._value)
         outputs = tuple([number_of(h._value) for h in results])
         own.update(outputs)
         self._entries.append(_Entry(instance, inputs, outputs, watched, kept))
@@ -196,7 +198,7 @@ class GradientTape:
         cotangents: dict[int, Any] = {target: seed}
         for entry in reversed(self._entries):
             own = [cotangents.get(o) for o in entry.outputs]
-            if all(ct is None for ct in own):
+            if own[0] is None and all(ct is None for ct in own):
                 continue
             for key, ct in zip(entry.inputs, _pull(entry, own)):
                 if ct is not None:
@@ -267,7 +269,7 @@ def _pull_pointwise(entry: _Entry, ct: Matrix) -> list[Any]:
             found.append(None)
             continue
         instance, used = rule
-        values = tuple(_value(entry.kept[i]) for i in used)
+        values = [_value(entry.kept[i]) for i in used]
         # The cotangent itself, as an addition passes it on, needs no operation.
         same = instance.body is not None and instance.body.op == "arg" and not used
         made = ct if same else ct._engine.record(instance, (*values, ct._value), type(ct))
