@@ -139,7 +139,7 @@ def same(one: list[Array], other: list[Array]) -> bool:
 
 def expect_same_bits(engine: Any, shape: str, full: bool) -> None:
     operands, turn = given(engine, shape), zlib.crc32(repr((shape, engine)).encode())
-    for name in some(list(EPILOGUES), turn, full, 3):
+    for name in some(list(EPILOGUES), turn, full, 2):
         found = compute(engine, EPILOGUES[name], operands)
         with leaving_out(engine, "epilogue"):
             assert same(compute(engine, EPILOGUES[name], operands), found), name
@@ -162,16 +162,15 @@ def test_captured_and_replayed(engine: Any, shape: str) -> None:
     operands = given(engine, shape)
 
     def step() -> Any:
-        return ml.dropout(m.gelu(m.matmul(operands[0], operands[1]) + operands[2]), 0.5)
+        return m.relu(m.matmul(operands[0], operands[1]) + operands[2]) * operands[4]
 
     plan = engine.capture(step)
-    engine.submit(plan)
-    first = plan.outputs.to_numpy()
-    engine.submit(plan)
     with leaving_out(engine, "epilogue"):
         other = engine.capture(step)
-    engine.submit(other)
-    assert plan.outputs.to_numpy().shape == other.outputs.to_numpy().shape == first.shape
+    want = step().to_numpy()
+    for submitted in (plan, plan, other):
+        engine.submit(submitted)
+        assert same([submitted.outputs.to_numpy()], [want])
     assert plan.diagnostics["dispatches"] < other.diagnostics["dispatches"]
 
 
