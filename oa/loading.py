@@ -27,7 +27,7 @@ from oa._version import __version__
 from oa.errors import ArgumentError, DTypeError, EngineMismatch, FileFormatError, InternalError, ShapeError
 from oa.plan import CapturedPlan, Slot
 from oa.planfile import malformed
-from oa.saving import SavedPlan, plan_of
+from oa.saving import SavedPlan, cell_of, plan_of
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class LoadedPlan(CapturedPlan):
 
         Args:
             slot: a name or position among `parameters`.
-            value: of the plan's engine, shape and dtype. A cell is read and advanced at each run; each has one place in the plan.
+            value: of the plan's engine, shape and dtype. A cell (or a parameter that stands for one) is read and advanced at each
+                run, and has one place in the plan.
 
         Raises:
             ArgumentError, EngineMismatch, ShapeError, DTypeError: as for `CapturedPlan.bind`.
@@ -136,11 +137,12 @@ class LoadedPlan(CapturedPlan):
         super().bind(slot, value)
 
     def _bind_cell(self, number: int, cell: Any) -> None:
-        saved = self._saved.cells[number]
-        if not isinstance(cell, State):
+        saved, found = self._saved.cells[number], cell_of(cell)
+        if found is None:
             raise ArgumentError(
                 f"plan.bind: {saved.name!r} is a State cell; got {type(cell).__name__}: bind oa.State(engine, value)"
             )
+        cell = found
         if cell.engine is not self.engine:
             raise EngineMismatch("plan.bind: the cell belongs to another engine than the plan")
         if cell.shape != saved.shape:

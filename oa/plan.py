@@ -377,15 +377,13 @@ class CapturedPlan(Inspectable):
     _input_names: Mapping[int, str] = {}
     _cell_names: Mapping[int, str] = {}
 
-    def save(
-        self, path: str | Path, names: Mapping[str, State | Typed] | None = None, values: bool = False
-    ) -> Path:
+    def save(self, path: str | Path, names: Mapping[str, Any] | None = None, values: bool = False) -> Path:
         """Write the plan with its kernels to a file that `engine.load_plan` reads, in any process; return the path.
 
         Args:
             path: replaced as a whole, or left as it was.
-            names: what inputs and State cells are called in the file, such as a model's named parameters; others are called in0,
-                in1, ... and cell0, cell1, ...
+            names: what inputs and State cells are called in the file: oa values, cells, a model's named parameters. Those that an
+                optimiser keeps in one cell give it the name of the first. Others are called in0, in1, ... and cell0, cell1, ...
             values: keep the present elements of inputs and cells in the file too, so that the loaded plan runs as it is. By
                 default they are not, and whoever loads the plan binds its own.
 

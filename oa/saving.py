@@ -110,7 +110,13 @@ class _Sections(list[bytes]):
         return self.index(data)
 
 
-def save(plan: Any, path: str | Path, names: Mapping[str, State | Typed] | None, values: bool) -> Path:
+def cell_of(thing: Any) -> State | None:
+    """The cell that `thing` is or, as a trainable parameter does, stands for."""
+    found = getattr(thing, "_state", thing)
+    return found if isinstance(found, State) else None
+
+
+def save(plan: Any, path: str | Path, names: Mapping[str, Any] | None, values: bool) -> Path:
     """See `CapturedPlan.save`."""
     target = Path(path)
     sections = _Sections()
@@ -169,21 +175,24 @@ def _cells(plan: Any) -> list[Any]:
 class _Names:
     """What inputs and cells are called: as the user says, else by their numbers."""
 
-    def __init__(self, plan: Any, given: Mapping[str, State | Typed]) -> None:
+    def __init__(self, plan: Any, given: Mapping[str, Any]) -> None:
         self.cells = _cells(plan)
         self._of_cell: dict[int, str] = {
             id(cell): plan._cell_names.get(k, f"cell{k}") for k, cell in enumerate(self.cells)
         }
         self._of_input = {k: plan._input_names.get(k, f"in{k}") for k in range(len(plan._slots))}
+        named: set[int] = set()
         for name, thing in given.items():
-            if not isinstance(thing, (State, Typed)):
+            cell = cell_of(thing)
+            if cell is not None:
+                if id(cell) in self._of_cell and id(cell) not in named:
+                    self._of_cell[id(cell)] = name
+                    named.add(id(cell))
+            elif not isinstance(thing, Typed):
                 raise ArgumentError(
-                    f"plan.save: names[{name!r}] is a {type(thing).__name__}; wanted a State cell or an oa value"
+                    f"plan.save: names[{name!r}] is a {type(thing).__name__}; wanted a State cell, a parameter or an oa value"
                 )
-            if id(thing) in self._of_cell:
-                self._of_cell[id(thing)] = name
-            elif isinstance(thing, Typed) and thing._value.serial:
-                serial = thing._value.serial
+            elif serial := thing._value.serial:
                 self._of_input.update({k: name for k, s in enumerate(plan._slots) if s.serial == serial})
         taken = [
             *self._of_cell.values(),

@@ -9,7 +9,7 @@ from oa._inspect.why import Boundary, boundaries
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.fuse import Cluster
 from oa._lower.passes import Stages
-from oa._lower.plan import Cost, Dispatch
+from oa._lower.plan import Access, Cost, Dispatch
 
 #: Lines about one dispatch's readers, and names in a list, before the rest is only counted.
 _MOST = 4
@@ -119,21 +119,41 @@ def _group(made: Stages, number: int) -> list[str]:
 
 def _ends(made: Stages) -> dict[int, list[str]]:
     """By dispatch: who reads what it stores, and why they are not one kernel."""
-    first = {made.drafts[k].cluster: number for number, k in reversed(list(enumerate(made.order)))}
     last = {made.drafts[k].cluster: number for number, k in enumerate(made.order)}
     by_reason: dict[int, dict[str, list[int]]] = {}
     for boundary in boundaries(made.fusion):
-        if boundary.before in last and boundary.after in first:
-            told = by_reason.setdefault(last[boundary.before], {})
-            told.setdefault(_reason(made, boundary), []).append(first[boundary.after])
+        if boundary.before not in last:
+            continue
+        told = by_reason.setdefault(last[boundary.before], {})
+        readers = _readers(made, boundary)
+        if readers:
+            told.setdefault(_reason(made, boundary), []).extend(readers)
+        elif boundary.value in made.in_place:
+            told.setdefault("", []).append(boundary.value)
     lines: dict[int, list[str]] = {}
     for number, reasons in by_reason.items():
         for reason, readers in list(reasons.items())[:_MOST]:
+            if not reason:
+                names = _some([f"{_name(made.base, v)} {made.base.nodes[v].spec!r}" for v in readers])
+                lines.setdefault(number, []).append(f"writes {names} in its place inside a concatenation")
+                continue
             who = _some([str(r) for r in sorted(set(readers))])
             lines.setdefault(number, []).append(f"ends before {who}: {reason}")
         if len(reasons) > _MOST:
             lines[number].append(f"ends before others for {len(reasons) - _MOST} more reasons")
     return lines
+
+
+def _readers(made: Stages, boundary: Boundary) -> list[int]:
+    """The dispatches that read a boundary's value."""
+    found = []
+    for number, k in enumerate(made.order):
+        draft = made.drafts[k]
+        if draft.cluster == boundary.after and any(
+            ref == boundary.value and Access.READ in access for ref, access in draft.operands
+        ):
+            found.append(number)
+    return found
 
 
 def _reason(made: Stages, boundary: Boundary) -> str:
@@ -150,8 +170,10 @@ def _inlined(made: Stages) -> list[str]:
     lines = []
     if inline:
         names = list(dict.fromkeys(_name(made.base, r) for r in inline))
-        lines.append(f"computed by their readers, not stored: {_some(names)} ({len(inline)} operations)")
+        lines.append(
+            f"computed by their readers, not stored: {_some(names)} ({many(len(inline), 'operation')})"
+        )
     if again:
         names = list(dict.fromkeys(_name(made.base, r) for r in again))
-        lines.append(f"computed again rather than stored: {_some(names)} ({len(again)} operations)")
+        lines.append(f"computed again rather than stored: {_some(names)} ({many(len(again), 'operation')})")
     return ["", *lines] if lines else []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oa._inspect.flow import Flow, Flowing, flow
 from oa._inspect.subject import Subject, bytes_text, count_text, many, seconds_text
-from oa._inspect.svg import Drawing, fitting
+from oa._inspect.svg import CHARACTER, Drawing, fitting
 from oa._lower.plan import Dispatch, Space
 
 BOX, HIGH, GAP, ROW_GAP, SLOT_HIGH = 176.0, 76.0, 18.0, 46.0, 34.0
@@ -125,8 +125,11 @@ class _Picture:
             names = [item.name]
         else:
             names = [item] if isinstance(item, str) else [v.name for v in self.found.reads[item]]
-        places = [x for name in names for x, _ in above.get(name, ())]
-        return sum(places) / len(places) if places else 0.0
+        return self._middle([place for name in names for place in above.get(name, ())])
+
+    @staticmethod
+    def _middle(places: list[Point]) -> float:
+        return sum(x for x, _ in places) / len(places) if places else 0.0
 
     # -- drawing
 
@@ -156,7 +159,8 @@ class _Picture:
                     x = self.slots[item][0] + BOX / 2
                     edges += [(start, (x, top), named[item], False) for start in above.get(item, ())]
                     continue
-                reads = self.found.reads[item]
+                # From left to right as they come from above, so that fewer lines cross.
+                reads = sorted(self.found.reads[item], key=lambda v: self._middle(above.get(v.name, [])))
                 for k, value in enumerate(reads):
                     end = (self.at[item][0] + BOX * (k + 1) / (len(reads) + 1), top)
                     edges += [(start, end, value, True) for start in above.get(value.name, ())]
@@ -171,12 +175,16 @@ class _Picture:
             self._labels([e[:3] for e in edges if e[3] and e[2].space is Space.SCRATCH])
 
     def _labels(self, edges: list[tuple[Point, Point, Flowing]]) -> None:
-        """What scratch values are called and take, just above their readers."""
-        for _, (x, y), value in edges:
-            text = f"{value.name} {bytes_text(value.size)}"
-            wide = len(text) * 9 * 0.58
-            self.drawing.rectangle(x - wide / 2, y - 17, wide, 12, "#fff", opacity=0.85)
-            self.drawing.text(x, y - 8, text, size=9, anchor="middle", fill="#555")
+        """What scratch values are called and take, above their readers; names that would meet lie one above the other."""
+        ends: list[tuple[float, float]] = []  # (row, right end of the last name there)
+        for (x, y), text in sorted({(end, f"{v.name} {bytes_text(v.size)}") for _, end, v in edges}):
+            wide = len(text) * 9 * CHARACTER
+            row = y - 8
+            while any(row == other and x - wide / 2 < right for other, right in ends):
+                row -= 11
+            ends.append((row, x + wide / 2))
+            self.drawing.rectangle(x - wide / 2, row - 9, wide, 12, "#fff", opacity=0.85)
+            self.drawing.text(x, row, text, size=9, anchor="middle", fill="#555")
 
     def _slot(self, value: Flowing) -> None:
         x, y = self.slots[value.name]
@@ -211,7 +219,7 @@ class _Picture:
         name = step.label or step.kernel.name
         self.drawing.text(x + 8, y + 16, fitting(f"{number}  {name}", BOX - 14, 13), size=11.5, bold=True)
         groups = "×".join(str(g) for g in step.groups if g > 1) or "1"
-        kernel = f"{step.kernel.name.removeprefix('matmul.')}, {groups} groups"
+        kernel = f"{step.kernel.name.removeprefix('matmul.')}, {groups} group{'' if groups == '1' else 's'}"
         self.drawing.text(x + 8, y + 31, fitting(kernel, BOX - 14, 9.5), size=9.5, fill="#555")
         moved = f"reads {bytes_text(cost.read)}, writes {bytes_text(cost.written)}"
         self.drawing.text(x + 8, y + 46, fitting(moved, BOX - 14, 9.5), size=9.5)
@@ -241,7 +249,7 @@ class _Picture:
             if known:
                 self.drawing.rectangle(x, 53, 14, 10, _FILL[bound], stroke=_EDGE[bound], radius=2)
                 self.drawing.text(x + 19, 62, word, size=9.5, fill="#555")
-                x += 32 + len(word) * 5.2
+                x += 40 + len(word) * 9.5 * CHARACTER
         last = "bar: least time, the longest full" if known else "roofline unknown: no times"
         self.drawing.text(x, 62, last, size=9.5, fill="#555")
 

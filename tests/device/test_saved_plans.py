@@ -184,6 +184,44 @@ def test_training_goes_on_from_a_file(any_engine: Any, tmp_path: Path) -> None:
     assert again == losses and losses[-1] < losses[0]
 
 
+def test_parameters_stand_for_their_cells(any_engine: Any, tmp_path: Path) -> None:
+    """A flat group's parameters share one cell: the plan of one model advances another model that is laid out alike."""
+    engine = any_engine
+    x = m.from_numpy(engine, np.ones((4, 6), np.float32))
+    y = m.from_numpy(engine, np.array([0, 1, 2, 1], np.int32))
+
+    def made() -> tuple[Any, Any]:
+        model = ml.Linear(engine, 6, 3)
+        optimizer = ml.AdamW(model.named_parameters(), 0.1)
+
+        def step() -> Any:
+            with ml.GradientTape() as tape:
+                loss = ml.cross_entropy(model(x), y)
+            optimizer.step(tape.gradient(loss, optimizer.parameters))
+            return loss
+
+        return model, step
+
+    (one, step), (other, _) = made(), made()
+    names = one.named_parameters()
+    path = engine.capture(step).save(tmp_path / "p.oap", names={**names, "x": x, "y": y})
+    plan = engine.load_plan(path)
+    free = {p.name for p in plan.parameters}
+    assert {"weight", "x", "y"} <= free and "bias" not in free
+    plan.bind("x", x)
+    plan.bind("y", y)
+    plan.bind("weight", other.named_parameters()["bias"])
+    for name in free - {"weight", "x", "y"}:
+        found = next(p for p in plan.parameters if p.name == name)
+        plan.bind(name, oa.State(engine, m.zeros(engine, found.shape, dtype=found.dtype)))
+    before = bits([p.value for p in other.named_parameters().values()])
+    engine.submit(plan)
+    reference = plan.outputs.item()
+    after = bits([p.value for p in other.named_parameters().values()])
+    assert after != before
+    assert np.isfinite(reference)
+
+
 # -- binding
 
 
