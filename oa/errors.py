@@ -129,5 +129,9 @@ class PoisonedValue(OaError, RuntimeError):
     """The value was never computed because an earlier operation failed; the cause is chained."""
 
 
+class SyncWarning(UserWarning):
+    """A Python construct that does not look like a read waited for the device; see `Engine.warn_on_sync`."""
+
+
 class InternalError(OaError, RuntimeError):
     """An invariant of `oa` itself does not hold: please report it with the message."""

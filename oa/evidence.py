@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from oa import _device
 from oa._inspect.changes import Compilation
 from oa.errors import CaptureError
+from oa.syncs import Syncs
 
 if TYPE_CHECKING:
     from oa.loading import LoadedPlan
     from oa.programs import Programs
 
 
-class Evidence:
+class Evidence(Syncs):
     """Rooflines, lowerings and saved plans of one engine."""
 
     device: Any

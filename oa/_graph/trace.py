@@ -29,6 +29,7 @@ class Tracer:
     """Records a composite's body. Values have specs and no storage; reading one is an error."""
 
     is_recording = True
+    warn_on_sync = False
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation

@@ -115,6 +115,7 @@ def counted(x: Matrix, operation: str, fixed: str) -> int:
         raise CaptureError(
             f"{operation}: the result's shape depends on data, which a capture does not know; use {fixed}"
         )
+    x._hidden(operation)
     return int(x.item())
 
 

@@ -83,6 +83,7 @@ class Matrix(Typed):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise CopyError("np.asarray(matrix, copy=False): reading a device value always copies")
+        self._hidden("numpy")
         found = self.to_numpy()
         return found if dtype is None else found.astype(dtype, copy=False)
 
@@ -114,10 +115,17 @@ class Matrix(Typed):
             )
         return self.to_numpy().reshape(-1)[0].item()
 
+    def _hidden(self, construct: str) -> None:
+        """Called before a read that the user's code does not name; see `Engine.warn_on_sync`."""
+        if self._engine.warn_on_sync:
+            self._engine.report_sync(construct, self._value)
+
     def __float__(self) -> float:
+        self._hidden("float()")
         return float(self.item())
 
     def __int__(self) -> int:
+        self._hidden("int()")
         return int(self.item())
 
     def __bool__(self) -> bool:
@@ -125,14 +133,17 @@ class Matrix(Typed):
             raise ShapeError(
                 f"the truth of {self.size} elements is ambiguous; use oa.matrix.any or oa.matrix.all"
             )
+        self._hidden("bool()")
         return bool(self.item())
 
     def __complex__(self) -> complex:
+        self._hidden("complex()")
         return complex(self.item())
 
     def __index__(self) -> int:
         if not self.dtype.is_integer or self.ndim != 0:
             raise TypeError(f"only a rank-0 integer value can be an index, not {self._value.spec!r}")
+        self._hidden("an index")
         return int(self.item())
 
     def __len__(self) -> int:
@@ -147,6 +158,7 @@ class Matrix(Typed):
         return self._rows()
 
     def _rows(self) -> Iterator[Matrix]:
+        self._hidden("iteration")
         held = None if self._engine.is_recording else self.to_numpy()
         for k in range(self.shape[0]):
             row = self[k]
@@ -161,6 +173,7 @@ class Matrix(Typed):
             return f"Matrix(failed, {head})"
         if self._engine.is_recording or (value.storage is None and value.batch is None):
             return f"Matrix(captured, {head})"
+        self._hidden("print")
         try:
             text = np.array2string(self.to_numpy(), threshold=64, edgeitems=3, precision=6, prefix="Matrix(")
         except OaError as error:
@@ -255,10 +268,12 @@ class Matrix(Typed):
 
     def __buffer__(self, flags: int) -> memoryview:
         """A copy on the host (Python 3.12 and later): `memoryview(m)`, `bytes(m)`."""
+        self._hidden("memoryview()")
         return self.to_numpy().data
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles elements and dtype, not the engine: loading puts the value on the default engine of its thread."""
+        self._hidden("pickle")
         return _operations.from_numpy, (self.to_numpy(),)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Matrix:
