@@ -63,6 +63,7 @@ AREAS = {
     "search": "Searching",
     "sorting": "Sorting",
     "sets": "Sets",
+    "routing": "Classes and experts",
     "dtypes": "Dtypes and devices",
     "namespace": "Dtypes and devices",
 }

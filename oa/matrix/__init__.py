@@ -123,6 +123,7 @@ from oa.matrix.manipulate import (
     pad,
     repeat,
     roll,
+    split,
     tile,
     unstack,
 )
@@ -131,6 +132,7 @@ from oa.matrix.normalise import log_softmax, logsumexp, softmax
 from oa.matrix.products import mat_mul_nt, matmul
 from oa.matrix.random import normal, uniform
 from oa.matrix.reduce import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
+from oa.matrix.routing import categorical_accuracy_count, moe_expert_plan, moe_routing_bias_update
 from oa.matrix.scan import cumulative_prod, cumulative_sum, diff
 from oa.matrix.scattering import (
     scatter,
@@ -205,6 +207,7 @@ __all__ = [
     "broadcast_to",
     "can_cast",
     "categorical",
+    "categorical_accuracy_count",
     "ceil",
     "clip",
     "concat",
@@ -289,6 +292,8 @@ __all__ = [
     "meshgrid",
     "min",
     "minimum",
+    "moe_expert_plan",
+    "moe_routing_bias_update",
     "moveaxis",
     "multiply",
     "nan",
@@ -339,6 +344,7 @@ __all__ = [
     "slice",
     "softmax",
     "sort",
+    "split",
     "sqrt",
     "square",
     "squeeze",

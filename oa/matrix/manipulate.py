@@ -78,6 +78,33 @@ def moveaxis(x: Matrix, source: int | Sequence[int], destination: int | Sequence
     return permute_dims(x, order)
 
 
+def split(x: Matrix, parts: int | Sequence[int], *, axis: int = 0) -> tuple[Matrix, ...]:
+    """x cut along `axis` into so many equal parts, or before each of the places `parts`, as views; NumPy's `split`.
+
+    Shapes: x's, shorter along `axis`.
+    Dtypes: any.
+    Gradient: each part's g in its place.
+    Raises: ShapeError where x does not fall into equal parts; AxisError for an axis outside x.
+
+    >>> [part.tolist() for part in oa.matrix.split(oa.matrix.arange(engine, 5), [2, 3])]
+    [[0, 1], [2], [3, 4]]
+    """
+    at = sp.normalize_axis(axis, x.ndim, "matrix.split")
+    if not x.ndim:
+        raise AxisError("matrix.split: a value of rank 0 has no axis")
+    extent = x.shape[at]
+    if hasattr(parts, "__index__"):
+        count = int(parts.__index__())
+        if count < 1 or extent % count:
+            raise ShapeError(
+                f"matrix.split: axis {at} with extent {extent} does not fall into {count} equal parts"
+            )
+        places = list(range(0, extent, extent // count)) if extent else [0] * count
+    else:
+        places = [0, *parts]
+    return tuple(slice(x, at, a, b) for a, b in zip(places, [*places[1:], None]))
+
+
 def unstack(x: Matrix, *, axis: int = 0) -> tuple[Matrix, ...]:
     """The slices of x along `axis`, without it, as views; the inverse of `stack`.
 
@@ -286,6 +313,7 @@ __all__ = [
     "pad",
     "repeat",
     "roll",
+    "split",
     "tile",
     "unstack",
 ]

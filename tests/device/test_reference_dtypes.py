@@ -12,9 +12,7 @@ from oa import reference
 from oa._schema.dtype import ALL
 
 #: Questions about dtypes and shapes, which take no operands, and operations that want particular ones.
-NOT_TRIED = frozenset(
-    "broadcast_shapes can_cast finfo iinfo isdtype result_type linalg.cross linalg.matrix_power".split()
-)
+NOT_TRIED = frozenset("broadcast_shapes can_cast finfo iinfo isdtype result_type linalg.cross".split())
 NAMES = [
     e.name.removeprefix("matrix.")
     for e in reference.entries()
