@@ -384,8 +384,9 @@ __all__ = [
 
 for _name in __all__:
     _found = globals()[_name]
-    if (
-        inspect.isfunction(_found)
-        and getattr(getattr(_found, "operation", None), "form", "composite") == "composite"
-    ):
+    _form = getattr(getattr(_found, "operation", None), "form", "composite")
+    if inspect.isfunction(_found) and _form == "composite":
         globals()[_name] = public(f"matrix.{_name}", _found, __name__)
+for _name in linalg.__all__:
+    _found = globals().get(_name) or public(f"matrix.linalg.{_name}", getattr(linalg, _name), linalg.__name__)
+    setattr(linalg, _name, _found)

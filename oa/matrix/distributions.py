@@ -8,7 +8,7 @@ from typing import Any
 
 from oa._schema import expr
 from oa._schema.declare import primitive
-from oa._schema.dtype import float32, uint32
+from oa._schema.dtype import as_float, float32, uint32
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.spec import as_shape, broadcast, normalize_axis, spec
@@ -163,6 +163,7 @@ def truncated_normal(
     if shape is None:
         engine, shape = None, engine
     chosen = engine_of(engine, device)
+    low, high = as_float(low), as_float(high)
     if not low < high:
         raise ArgumentError(f"matrix.truncated_normal: bounds {low} and {high}; wanted low < high")
     below, above = _above(-low), _above(high)
@@ -171,7 +172,7 @@ def truncated_normal(
         raise ArgumentError(f"matrix.truncated_normal: the probability between {low} and {high} is too small")
     numbers = (below, share, above, upper_share, low, high, mean, std)
     given = as_shape(shape, "matrix.truncated_normal")
-    operands: list[Any] = [*_stream(chosen, seed), *(_scalar(chosen, float32, float(v)) for v in numbers)]
+    operands: list[Any] = [*_stream(chosen, seed), *(_scalar(chosen, float32, as_float(v)) for v in numbers)]
     operands.append(given)
     return _truncated(*operands)
 
@@ -253,7 +254,7 @@ def gamma(
         if not isinstance(v, Matrix):
             if not v > 0:
                 raise ArgumentError(f"matrix.gamma: {name} is {v}; wanted a number above 0")
-            v = _scalar(chosen, float32, float(v))
+            v = _scalar(chosen, float32, as_float(v))
         if v.dtype is not float32:
             raise DTypeError(f"matrix.gamma: {name} is {v.dtype.name}; cast with .astype(oa.float32)")
         if broadcast([wanted, v.shape], "matrix.gamma", ("shape", name)) != wanted:
@@ -294,6 +295,8 @@ def sample_logits(
             f"matrix.sample_logits: logits are {logits.dtype.name}; cast with .astype(oa.float32)"
         )
     at = normalize_axis(axis, logits.ndim, "matrix.sample_logits")
+    if math.isnan(as_float(temperature)):
+        raise ArgumentError("matrix.sample_logits: temperature is nan; wanted a number")
     if top_k is not None and top_k < 1:
         raise ArgumentError(f"matrix.sample_logits: top_k is {top_k}; wanted 1 or more")
     if top_p is not None and not 0.0 < top_p <= 1.0:

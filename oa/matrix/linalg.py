@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from oa._schema import spec as sp
-from oa._schema.dtype import float16
+from oa._schema.dtype import as_float, float16
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix import decompose
 from oa.matrix.contraction import matrix_transpose, tensordot, vecdot
@@ -355,12 +355,14 @@ def matrix_power(x: Matrix, n: int) -> Matrix:
     Shapes: (..., k, k); the result has it too.
     Dtypes: floating-point, but for float16.
     Gradient: as of `matmul`.
-    Raises: ShapeError unless x is square; DTypeError for other dtypes.
+    Raises: ShapeError unless x is square; DTypeError for other dtypes; ArgumentError unless n is an int.
 
     >>> oa.matrix.linalg.matrix_power(oa.matrix.from_list(engine, [[2.0, 0.0], [0.0, 3.0]]), 3).tolist()
     [[8.0, 0.0], [0.0, 27.0]]
     """
     _stack(x, "matrix_power", True)
+    if not hasattr(n, "__index__"):
+        raise ArgumentError(f"matrix.linalg.matrix_power: n is {n!r}; wanted an int")
     power, found = (inv(x), None) if n < 0 else (x, None)
     count = builtins.abs(int(n))
     while count:
@@ -400,7 +402,7 @@ def vector_norm(
         return sum(size, axis, keepdims=keepdims)
     if ord == 2:
         return _euclidean(size, axis, keepdims)
-    return pow(sum(pow(size, float(ord)), axis, keepdims=keepdims), 1.0 / ord)
+    return pow(sum(pow(size, as_float(ord)), axis, keepdims=keepdims), 1.0 / as_float(ord))
 
 
 def _euclidean(size: Matrix, axis: Any, keepdims: bool) -> Matrix:

@@ -35,6 +35,7 @@ _WORDS = {
     "str": "a str",
     "Axis": "an int, a sequence of ints or None",
 }
+#: Sequences of any kind, whose parts are looked at where they can be counted.
 _SEQUENCES = ("Sequence", "Iterable", "list")
 _PREFIX = re.compile(r"([A-Za-z_][\w.]*)(?:[:(\[]|, in )")
 
@@ -154,6 +155,8 @@ def _words(annotation: str) -> str:
         words = [_words(a) for a in alternatives]
         return f"{', '.join(words[:-1])} or {words[-1]}"
     head, _, rest = annotation.partition("[")
+    if head == "Literal":
+        return f"one of {rest[:-1]}"
     if head in _SEQUENCES:
         return f"a sequence whose parts are each {_words(rest[:-1])}"
     if head == "tuple":
@@ -174,6 +177,8 @@ def fits(value: Any, annotation: str) -> bool:
         return True
     if head == "None":
         return value is None
+    if head == "Literal":
+        return isinstance(value, str) and repr(value) in _parts(rest[:-1].replace('"', "'"), ", ")
     if head == "bool":
         return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
     if head == "int":

@@ -48,7 +48,7 @@ class Values:
         self.i = m.from_list(engine, [[0, 1, 2], [2, 1, 0]])
         self.ids = m.from_list(engine, [0, 1, 1])
         self.b = m.from_list(engine, [[True, False, True], [False, False, True]])
-        self.square = m.ones(engine, (3, 3))
+        self.square, self.identity = m.ones(engine, (3, 3)), m.eye(engine, 3)
         self.logits = m.zeros(engine, (3, 4))
         self.attend = m.ones(engine, (2, 3, 4))
 
@@ -96,6 +96,7 @@ MATRIX: dict[str, Callable[[Values], tuple[tuple[Any, ...], dict[str, Any]]]] = 
     "from_numpy": lambda v: ((v.engine, np.zeros(2, np.float32)), {"dtype": None, "device": None}),
     "full": lambda v: ((v.engine, (2,), 1.0), {"dtype": None, "device": None}),
     "full_like": lambda v: ((v.f, 1.0), {"dtype": None, "device": None}),
+    "gamma": lambda v: ((v.engine, (2,), 1.0, 2.0), {"seed": 1, "device": None}),
     "gather": lambda v: ((v.f, v.i, 1), {}),
     "histogram": lambda v: ((v.row, 3), {"range": (0.0, 4.0)}),
     "iinfo": lambda v: (("int32",), {}),
@@ -131,6 +132,7 @@ MATRIX: dict[str, Callable[[Values], tuple[tuple[Any, ...], dict[str, Any]]]] = 
     "reshape": lambda v: ((v.f, (3, 2)), {"copy": None}),
     "result_type": lambda v: ((v.f, "float32", 1.0), {}),
     "roll": lambda v: ((v.f, 1), {"axis": 0}),
+    "sample_logits": lambda v: ((v.logits, 1.0, 2, 0.5), {"axis": 1, "seed": 1}),
     "scatter": lambda v: ((v.f, v.i, v.f), {"axis": 1, "mode": "add"}),
     "scatter_add_rows": lambda v: ((v.row, v.ids, v.row), {"axis": 0}),
     "scatter_rows": lambda v: ((v.row, v.ids, v.row), {"axis": 0, "mode": "add"}),
@@ -156,6 +158,7 @@ MATRIX: dict[str, Callable[[Values], tuple[tuple[Any, ...], dict[str, Any]]]] = 
     "transpose": lambda v: ((v.f, 0, 1), {}),
     "tril": lambda v: ((v.f,), {"k": 0}),
     "triu": lambda v: ((v.f,), {"k": 0}),
+    "truncated_normal": lambda v: ((v.engine, (2,), -1.0, 1.0, 0.0, 1.0), {"seed": 1, "device": None}),
     "uniform": lambda v: ((v.engine, (2,), 0.0, 1.0), {"seed": 1, "device": None}),
     "unstack": lambda v: ((v.f,), {"axis": 0}),
     "var": lambda v: ((v.f,), {"axis": 0, "correction": 0.0, "keepdims": False}),
@@ -166,10 +169,30 @@ MATRIX: dict[str, Callable[[Values], tuple[tuple[Any, ...], dict[str, Any]]]] = 
 }
 
 
-#: Arguments that may be anything that is true or false.
+#: The same of `oa.matrix.linalg`; of those not here the identity.
+LINALG: dict[str, Callable[[Values], tuple[tuple[Any, ...], dict[str, Any]]]] = {
+    "cholesky": lambda v: ((v.identity,), {"upper": False}),
+    "cross": lambda v: ((v.row, v.row), {"axis": 0}),
+    "diagonal": lambda v: ((v.f,), {"offset": 0}),
+    "matmul": lambda v: ((v.f, v.square), {}),
+    "matrix_norm": lambda v: ((v.f,), {"keepdims": False, "ord": "fro"}),
+    "matrix_power": lambda v: ((v.identity, 2), {}),
+    "matrix_rank": lambda v: ((v.identity,), {"rtol": 1e-3}),
+    "outer": lambda v: ((v.row, v.row), {}),
+    "pinv": lambda v: ((v.identity,), {"rtol": 1e-3}),
+    "qr": lambda v: ((v.identity,), {"mode": "reduced"}),
+    "solve": lambda v: ((v.identity, v.row), {}),
+    "svd": lambda v: ((v.identity,), {"full_matrices": True}),
+    "tensordot": lambda v: ((v.f, v.square), {"axes": 1}),
+    "trace": lambda v: ((v.f,), {"offset": 0, "dtype": None}),
+    "vecdot": lambda v: ((v.f, v.f), {"axis": -1}),
+    "vector_norm": lambda v: ((v.f,), {"axis": 0, "keepdims": False, "ord": 2}),
+}
+
+#: Arguments that may be anything that is true or false, of which two are tried.
 FLAGS = frozenset(
-    "keepdims copy stable descending largest include_initial invert endpoint bias causal mode persistent".split()
-)
+    "keepdims copy stable descending largest include_initial invert endpoint bias causal mode persistent upper".split()
+) | {"full_matrices"}
 NUMBERS = ("nan", "minus", "fraction", "huge", "vast")
 #: By the name of an argument, the bad ones that it takes for good reason; of a name not here None alone.
 TAKES: dict[str, tuple[str, ...]] = {
@@ -180,6 +203,7 @@ TAKES: dict[str, tuple[str, ...]] = {
     "arrays_and_dtypes": NUMBERS,
     "axes": ("minus",),
     "condition": ("nan", "minus", "fraction"),
+    "concentration": ("fraction", "huge", "vast"),
     "config": ("None", "empty"),
     "constant_values": NUMBERS,
     "correction": NUMBERS,
@@ -199,14 +223,18 @@ TAKES: dict[str, tuple[str, ...]] = {
     "max_norm": ("None", "fraction", "huge", "vast"),
     "mean": NUMBERS,
     "min": ("None", *NUMBERS),
-    "n": ("huge", "vast"),
+    "n": ("minus", "huge", "vast"),
     "obj": ("minus", "empty"),
+    "offset": ("minus", "huge", "vast"),
+    "ord": ("None", *NUMBERS),
     "other": NUMBERS,
     "path": ("word",),
     "peak": ("fraction", "huge"),
     "progress": ("None", "empty"),
     "repetitions": ("empty",),
     "rows": NUMBERS,
+    "rtol": ("None", *NUMBERS),
+    "scale": ("fraction", "huge", "vast"),
     "seed": ("None", "minus", "huge", "vast"),
     "shapes": ("empty",),
     "shape": ("None", "empty", "minus"),
@@ -217,6 +245,7 @@ TAKES: dict[str, tuple[str, ...]] = {
     "std": NUMBERS,
     "step": ("None", *NUMBERS),
     "stop": ("None", *NUMBERS),
+    "temperature": ("minus", "fraction", "huge", "vast"),
     "timeout": ("None", "fraction", "huge", "vast"),
     "v": NUMBERS,
     "value": ("None", "empty", *NUMBERS),
@@ -242,6 +271,14 @@ def matrix_calls(v: Values) -> Iterator[Good]:
             args = tuple(v.f for p in parameters if p.annotation in ("Matrix", "Operand"))
             named = {}
         yield Good(f"matrix.{name}", function, args, named)
+
+
+def linalg_calls(v: Values) -> Iterator[Good]:
+    """The public functions of `oa.matrix.linalg`."""
+    for name in m.linalg.__all__:
+        function = getattr(m.linalg, name)
+        args, named = LINALG[name](v) if name in LINALG else ((v.identity,), {})
+        yield Good("matrix." if name in m.__all__ else f"matrix.linalg.{name}", function, args, named)
 
 
 class Net(ml.Module):
@@ -368,16 +405,21 @@ def _may_work(name: str, word: str) -> bool:
     return name in FLAGS or word in TAKES.get(name, ("None",))
 
 
+def _bad(name: str) -> list[tuple[str, Any]]:
+    """The bad values to try for an argument of this name."""
+    return [(word, value) for word, value in BAD.items() if name not in FLAGS or word in ("word", "empty")]
+
+
 def bad_calls(call: Good) -> Iterator[Bad]:
-    """Each argument replaced by each bad one; arguments missing, and one that is unknown."""
+    """Each argument replaced by each bad one."""
     names = _names(call)
     for place in range(len(call.args)):
-        for word, value in BAD.items():
+        for word, value in _bad(names[place]):
             args = (*call.args[:place], value, *call.args[place + 1 :])
             run = functools.partial(call.function, *args, **call.named)
             yield Bad(f"{place} ({names[place]}) = {word}", run, _may_work(names[place], word))
     for key in call.named:
-        for word, value in BAD.items():
+        for word, value in _bad(key):
             run = functools.partial(call.function, *call.args, **{**call.named, key: value})
             yield Bad(f"{key} = {word}", run, _may_work(key, word))
 

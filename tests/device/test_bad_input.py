@@ -17,7 +17,16 @@ from oa import matrix as m
 from oa._schema import registry
 from oa._schema.dtype import ALL
 from oa._schema.op import Operation
-from tests.device.bad_input_rig import Good, Values, bad_calls, core_calls, matrix_calls, ml_calls, settle
+from tests.device.bad_input_rig import (
+    Good,
+    Values,
+    bad_calls,
+    core_calls,
+    linalg_calls,
+    matrix_calls,
+    ml_calls,
+    settle,
+)
 
 #: Where a layer hands an argument on, the layer that takes it may speak.
 SPEAKS_FOR = {"TransformerBlock": ("TransformerBlock", "MultiHeadAttention")}
@@ -45,14 +54,14 @@ def faults(calls: Iterable[Good]) -> Iterator[str]:
                 yield f"{where}: raises {type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize("part", ["matrix", "ml", "core"])
+@pytest.mark.parametrize("part", ["matrix", "linalg", "ml", "core"])
 def test_every_argument_of_everything_public(
     values: Values, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = values.engine.rng_state, values.engine.memory_limit
-    if part == "matrix":
-        calls = matrix_calls(values)
+    if part in ("matrix", "linalg"):
+        calls = (matrix_calls if part == "matrix" else linalg_calls)(values)
     else:
         calls = (ml_calls if part == "ml" else core_calls)(values, tmp_path)
     assert list(faults(calls)) == []
