@@ -122,7 +122,15 @@ def _draft(
 def target(profile: Profile) -> Target:
     """What the device wants of every emitted kernel. Without the float control a driver may assume that there are no NaNs."""
     preserve_nan = "inf_nan_preserve32" in profile.features
-    return Target(profile.addressing, profile.trusted, preserve_nan, profile.texels)
+    return Target(profile.addressing, profile.trusted, preserve_nan, profile.texels, _subgroup(profile))
+
+
+def _subgroup(profile: Profile) -> int:
+    """The size of full subgroups that can shuffle, 0 where a kernel cannot ask for them."""
+    needed, limits = {"subgroup_size_control", "full_subgroups", "subgroup_shuffle"}, profile.limits
+    size = limits.subgroup_size
+    able = profile.tuning == "gpu" and needed <= profile.features
+    return size if able and limits.subgroup_min <= size <= limits.subgroup_max else 0
 
 
 def grid(groups: int, profile: Profile) -> tuple[int, int, int]:

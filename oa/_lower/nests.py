@@ -312,8 +312,10 @@ def _row_schedule(
     """
     local = _ROW_LOCAL[profile.tuning]
     if profile.tuning == "cpu":
+        # Texels are fetched four words at once; storage is read up to 64 bits at once.
+        quads = trailing and inner % 4 == 0 and profile.texels
         pairs = trailing and inner % 2 == 0 and "int64" in profile.features
-        return Schedule("serial", local, 1, chunked, not trailing, 2 if pairs else 1)
+        return Schedule("serial", local, 1, chunked, not trailing, 4 if quads else 2 if pairs else 1)
     vec = 4 if inner % 4 == 0 else 1
     if not trailing or length < 2 * _MIN_LANES:
         return Schedule("serial", local, 1, chunked, not trailing, vec)

@@ -48,7 +48,7 @@ class NullDevice(ProcessBound):
         *,
         manual: bool = False,
         memory_limit: int | None = None,
-        kernel: Callable[[NullDevice, NullPipeline, int, int, tuple[int, int, int]], None] | None = None,
+        kernel: Callable[[NullDevice, NullPipeline, int, tuple[int, int, int]], None] | None = None,
     ) -> None:
         super().__init__()
         self.snapshot, self.profile = snapshot, profile

@@ -73,3 +73,31 @@ def test_random_programs(tuned: Any, block: int) -> None:
             assert np.array_equal(values[k].to_numpy(), program.answers[k]), (
                 f"seed {seed}, value {k}\n{program.text()}"
             )
+
+
+def test_shuffles_and_workgroup_memory_combine_alike(device_name: str) -> None:
+    """The tree over the lanes of a row is the same, so are the bits."""
+    rng = np.random.default_rng(5)
+    cases = [
+        rng.standard_normal(shape, np.float32) * 100 for shape in ((3, 64), (5, 1000), (2, 4096), (7, 333))
+    ]
+    found = []
+    for without in (frozenset(), frozenset({"subgroup_shuffle"})):
+        with oa.Engine(device_name) as engine:
+            own = engine._programs._profile
+            engine._programs._profile = dataclasses.replace(
+                own, tuning="gpu", features=own.features - without
+            )
+            bits = []
+            for case in cases:
+                x = m.from_numpy(engine, case)
+                for value in (
+                    m.sum(x, axis=1),
+                    m.max(x, axis=1),
+                    m.softmax(x),
+                    m.argmax(x, axis=1),
+                    m.prod(x / 50, axis=1),
+                ):
+                    bits.append(value.to_numpy().tobytes())
+            found.append(bits)
+    assert found[0] == found[1]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from oa import _device
 from oa import matrix as m
 from oa._lower.passes import lower
 from oa._lower.plan import Access, Barrier
@@ -18,6 +19,7 @@ from oa._schema import expr
 from oa._schema.declare import pointwise
 from oa.errors import AllocationLimit, Unsupported
 from tests.fuzz.programs import Generator
+from tests.null.device_fixtures import snapshot
 from tests.null.lower_rig import PROFILES, Recorder, graph_of, kernels, lowered, profile
 
 
@@ -288,3 +290,13 @@ def test_values_without_elements_are_read_but_never_written(name: str) -> None:
         return m.sum(rows * 2.0) + m.sum(m.matmul(e.input(0, 3), e.input(3, 4)))
 
     assert lowered(empties, name).plan.dispatches()
+
+
+@pytest.mark.parametrize("snapshot_name", ["h200", "radv-navi21"])
+def test_lanes_of_a_row_combine_through_subgroups(snapshot_name: str) -> None:
+    whole = _device.plan(snapshot(snapshot_name), None, None)
+    without = dataclasses.replace(whole, features=whole.features - {"full_subgroups"})
+    graph = graph_of(lambda e: m.softmax(e.input(512, 4096)))
+    found = [lower(graph, p).plan.steps[0].kernel for p in (whole, without)]
+    assert [k.subgroup_size for k in found] == [whole.limits.subgroup_size, None]
+    assert found[0].shared_bytes < 256 < found[1].shared_bytes

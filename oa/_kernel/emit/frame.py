@@ -111,6 +111,8 @@ class Frame(Module):
         if name not in sp.BUILTINS:
             raise InternalError(f"unknown built-in {name!r}; the known ones are {', '.join(sp.BUILTINS)}")
         number, is_vector = sp.BUILTINS[name]
+        if name.startswith("subgroup"):
+            self._need(sp.CAPABILITY_SUBGROUP)
         u32 = self._scalar(Ty.U32)
         whole = self._input_vectors.get(name)
         if whole is None:
@@ -181,6 +183,17 @@ class Frame(Module):
         if value.ty is not ty:
             raise InternalError(f"shared_store: value is {value.ty}, the array {ty}")
         self._code += (3 << 16 | sp.OP_STORE, pointer, value.id)
+
+    def shuffle_xor(self, value: Value, mask: int) -> Value:
+        """The value of the invocation of the subgroup whose number differs by the bits of `mask`; all must be active."""
+        self._main_only("a subgroup operation")
+        if value.ty is Ty.BOOL or value.ty.is_wide:
+            raise InternalError(f"shuffle_xor: value is {value.ty}, wanted 32 bits")
+        self._need(sp.CAPABILITY_SUBGROUP)
+        self._need(sp.CAPABILITY_SUBGROUP_SHUFFLE)
+        scope, lanes, made = self.bits(Ty.U32, sp.SCOPE_SUBGROUP).id, self.bits(Ty.U32, mask).id, self._id()
+        self._code += (6 << 16 | sp.OP_SHUFFLE_XOR, self._scalar(value.ty), made, scope, value.id, lanes)
+        return Value(made, value.ty)
 
     def barrier(self) -> None:
         """Workgroup execution barrier that orders workgroup memory. All invocations must reach it alike."""

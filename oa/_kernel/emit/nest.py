@@ -88,13 +88,14 @@ class Schedule:
 @dataclass(frozen=True)
 class Target:
     """What a device wants of a kernel beside the nest: addressing, native operations trusted, whether NaNs, infinities
-    and signed zeros must be asked for (`preserve_nan`, only where the device has the float control), and whether buffers are
-    read as `texels`."""
+    and signed zeros must be asked for (`preserve_nan`, only where the device has the float control), whether buffers are
+    read as `texels`, and the size of the subgroups whose invocations may shuffle values (0: none)."""
 
     addressing: str
     trusted: frozenset[str] = frozenset()
     preserve_nan: bool = False
     texels: bool = False
+    subgroup: int = 0
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,14 @@ from oa._kernel.emit.nest_code import (
 )
 from oa._kernel.emit.nest_reduce import Reduction
 from oa._kernel.pack import Kernel
+from oa._schema.dtype import as_dtype
 
 
 def emit(nest: Nest, target: Target) -> Kernel:
     """The kernel of a row nest."""
     b = builder(nest, target, "row")
-    Row(b, nest).build()
+    row = Row(b, nest, target.subgroup)
+    row.build()
     words = b.finish()
     return Kernel(
         "row",
@@ -38,6 +40,7 @@ def emit(nest: Nest, target: Target) -> Kernel:
         nest.words,
         target.addressing,
         b.local_size,
+        row.subgroup or None,
         shared_bytes=b.shared_bytes,
         texels=b.bound_texels(),
     )
@@ -46,13 +49,26 @@ def emit(nest: Nest, target: Target) -> Kernel:
 class Row:
     """Emission state of one row nest."""
 
-    def __init__(self, b: Builder, nest: Nest) -> None:
+    def __init__(self, b: Builder, nest: Nest, subgroup: int) -> None:
         self.b = b
         self.nest = nest
         self.grouped = nest.schedule.kind == "group"
+        self.subgroup = subgroup if self._shuffles(subgroup) else 0
         self.element = self._element_level()
         self.depth = self._depths()
         self.shared: list[int] = []
+
+    def _shuffles(self, subgroup: int) -> bool:
+        """Whether lanes combine through subgroups: full ones, and no value is wider than what they shuffle."""
+        schedule, code = self.nest.schedule, self.nest.code
+        reduced = [code[i.args[0]].dtype for i in code if i.op == "reduce"]
+        return (
+            self.grouped
+            and subgroup > 1
+            and schedule.local % subgroup == 0
+            and bool(reduced)
+            and all(as_dtype(dtype).itemsize <= 4 for dtype in reduced)
+        )
 
     # -- levels
 
@@ -113,7 +129,7 @@ class Row:
     def build(self) -> None:
         """Emit the whole kernel."""
         b, nest = self.b, self.nest
-        local = b.builtin("local_id", 0)
+        local = self._local()
         if not self.grouped:
             size = b.const(Ty.U32, nest.schedule.local)
             row = b.op("iadd", b.op("imul", linear_group(b), size), local)
@@ -185,23 +201,60 @@ class Row:
                 settled = self._combine_lanes(kind, settled, lane)
             walk.point.values[k] = kind.result(settled)
 
+    def _local(self) -> Value:
+        """The invocation's number in its workgroup; with shuffles so that subgroups are runs of it, whatever the driver does."""
+        b = self.b
+        if not self.subgroup:
+            return b.builtin("local_id", 0)
+        first = b.op("imul", b.builtin("subgroup_id"), b.const(Ty.U32, self.subgroup))
+        return b.op("iadd", first, b.builtin("subgroup_lane"))
+
     def _combine_lanes(self, kind: Reduction, carry: list[Value], lane: Value) -> list[Value]:
-        """A tree over the lanes of a row; every lane gets the result."""
+        """A tree over the lanes of a row, neighbours first; every lane gets the result, the same with shuffles and without."""
+        lanes = self.nest.schedule.lanes
+        if not self.subgroup:
+            return self._combine_shared(kind, carry, lane)
+        step = 1
+        while step < min(lanes, self.subgroup):
+            carry = kind.combine(carry, [self.b.shuffle_xor(value, step) for value in carry])
+            step *= 2
+        return self._combine_subgroups(kind, carry) if step < lanes else carry
+
+    def _combine_subgroups(self, kind: Reduction, carry: list[Value]) -> list[Value]:
+        """The upper part of the tree: each subgroup leaves its part, and every lane combines those of its row."""
+        b, schedule = self.b, self.nest.schedule
+        parts, count = schedule.lanes // self.subgroup, schedule.local // self.subgroup
+        arrays = [b.shared(value.ty, count) for value in carry]
+        own = b.builtin("subgroup_id")
+        with b.if_(b.op("ieq", b.builtin("subgroup_lane"), b.const(Ty.U32, 0))):
+            for array, value in zip(arrays, carry):
+                b.shared_store(array, own, value)
+        b.barrier()
+        first = b.op("and", own, b.const(Ty.U32, ~(parts - 1) & 0xFFFFFFFF))
+        level = [
+            [b.shared_load(a, b.op("iadd", first, b.const(Ty.U32, k))) for a in arrays] for k in range(parts)
+        ]
+        while len(level) > 1:
+            level = [kind.combine(x, y) for x, y in zip(level[::2], level[1::2], strict=True)]
+        return level[0]
+
+    def _combine_shared(self, kind: Reduction, carry: list[Value], lane: Value) -> list[Value]:
         b, lanes = self.b, self.nest.schedule.lanes
         local = b.builtin("local_id", 0)
         arrays = [b.shared(value.ty, self.nest.schedule.local) for value in carry]
         for array, value in zip(arrays, carry):
             b.shared_store(array, local, value)
-        step = lanes // 2
-        while step:
+        step = 1
+        while step < lanes:
             b.barrier()
-            with b.if_(b.op("ult", lane, b.const(Ty.U32, step))):
+            rest = b.op("and", lane, b.const(Ty.U32, 2 * step - 1))
+            with b.if_(b.op("ieq", rest, b.const(Ty.U32, 0))):
                 other = b.op("iadd", local, b.const(Ty.U32, step))
                 mine = [b.shared_load(a, local) for a in arrays]
                 theirs = [b.shared_load(a, other) for a in arrays]
                 for array, value in zip(arrays, kind.combine(mine, theirs)):
                     b.shared_store(array, local, value)
-            step //= 2
+            step *= 2
         b.barrier()
         first = b.op("isub", local, lane)
         return [b.shared_load(a, first) for a in arrays]

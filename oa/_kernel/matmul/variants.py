@@ -121,7 +121,9 @@ def _texels(blocks: int, rows: int, columns: int, a: int, b: int, whole: bool) -
         C_WHOLE=int(whole),
     )
     c = width if whole else 1
-    return Variant(recipe, blocks * rows, 8 * columns, a, b, width=4, c=c, slice=4, invocations=8, blocks=blocks)
+    return Variant(
+        recipe, blocks * rows, 8 * columns, a, b, width=4, c=c, slice=4, invocations=8, blocks=blocks
+    )
 
 
 def tiles(bm: int, bn: int, bk: int, tm: int, tn: int, a: int, b: int, prefix: str = "") -> Variant:
