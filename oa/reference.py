@@ -32,12 +32,13 @@ KINDS = {
     "any": "biuf",
     "numeric": "iuf",
     "floating-point": "f",
+    "floating-point of 32 bits or more": "f",
     "signed and floating-point": "if",
     "integer": "iu",
     "integer and bool": "biu",
     "bool": "b",
 }
-_NAMES = {kinds: name for name, kinds in KINDS.items()}
+_NAMES = {kinds: name for name, kinds in reversed(KINDS.items())}
 
 #: Headings of the index, by the module that defines a function.
 AREAS = {
@@ -99,7 +100,8 @@ class Entry:
         """The accepted dtypes by the capabilities that a device must have for them; the key "" is every device."""
         found: dict[str, list[str]] = {}
         for dtype in ALL:
-            if dtype.kind in self.kinds and f"but for {dtype.name}" not in self.dtypes:
+            narrow = dtype.bits < 32 and "of 32 bits or more" in self.dtypes
+            if dtype.kind in self.kinds and not narrow and f"but for {dtype.name}" not in self.dtypes:
                 found.setdefault(" and ".join(sorted(CAPABILITIES.get(dtype, ()))), []).append(dtype.name)
         return {needs: tuple(names) for needs, names in sorted(found.items())}
 

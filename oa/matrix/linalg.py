@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from oa._schema import spec as sp
-from oa._schema.dtype import as_float, float16
+from oa._schema.dtype import as_float
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix import decompose
 from oa.matrix.contraction import matrix_transpose, tensordot, vecdot
@@ -71,7 +71,7 @@ def _stack(x: Matrix, name: str, square: bool = False) -> tuple[Matrix, tuple[in
     """x as (batch, m, n), and the axes of the stack."""
     if not isinstance(x, Matrix):
         raise ArgumentError(f"matrix.linalg.{name}: x is a {type(x).__name__}; wanted a Matrix")
-    if not x.dtype.is_float or x.dtype is float16:
+    if not x.dtype.is_float or x.dtype.bits < 32:
         raise DTypeError(
             f"matrix.linalg.{name}: {x.dtype.name} is not accepted; wanted float32 or float64. Cast first: x.astype(oa.float32)"
         )
@@ -94,7 +94,7 @@ def svd(x: Matrix, *, full_matrices: bool = True) -> SVDResult:
     S is within a few eps times the largest of it, and U and Vh are orthonormal to a few eps.
 
     Shapes: (..., m, n); with k = min(m, n), S is (..., k), U (..., m, k) and Vh (..., k, n), both square with `full_matrices`.
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the iteration, where singular values differ.
     Raises: ShapeError below rank 2; DTypeError for other dtypes.
 
@@ -118,7 +118,7 @@ def svdvals(x: Matrix) -> Matrix:
     """The singular values of x in descending order, as `svd` has them.
 
     Shapes: (..., m, n) gives (..., min(m, n)).
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the iteration, where singular values differ.
     Raises: ShapeError below rank 2; DTypeError for other dtypes.
 
@@ -135,7 +135,7 @@ def eigh(x: Matrix) -> EighResult:
     """x = V diag(w) V^T of symmetric x: w in ascending order, V orthonormal. Only the lower triangle of x is read.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n).
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the iteration, where eigenvalues differ.
     Raises: ShapeError unless x is square; DTypeError for other dtypes.
 
@@ -156,7 +156,7 @@ def eigvalsh(x: Matrix) -> Matrix:
     """The eigenvalues of symmetric x in ascending order, as `eigh` has them.
 
     Shapes: (..., n, n) gives (..., n).
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the iteration, where eigenvalues differ.
     Raises: ShapeError unless x is square; DTypeError for other dtypes.
 
@@ -173,7 +173,7 @@ def qr(x: Matrix, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResu
     """x = Q R: orthonormal columns Q and an upper triangle R, by Householder reflections.
 
     Shapes: (..., m, n); with k = min(m, n), or m where `mode` is "complete", Q is (..., m, k) and R (..., k, n).
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the reflections.
     Raises: ShapeError below rank 2; ArgumentError for another `mode`; DTypeError for other dtypes.
 
@@ -202,7 +202,7 @@ def cholesky(x: Matrix, *, upper: bool = False) -> Matrix:
     Only the lower triangle of x is read.
 
     Shapes: (..., n, n); the result has it too.
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the elimination.
     Raises: ShapeError unless x is square; DTypeError for other dtypes.
 
@@ -223,7 +223,7 @@ def solve(a: Matrix, b: Matrix) -> Matrix:
     """x with a x = b, by elimination with row exchanges; infinities or NaN where a is singular.
 
     Shapes: a (..., n, n), b (..., n, k) or (n,); stacks broadcast, the result has b's matrix axes.
-    Dtypes: floating-point, but for float16; a and b are promoted to their common dtype.
+    Dtypes: floating-point of 32 bits or more; a and b are promoted to their common dtype.
     Gradient: through the elimination.
     Raises: ShapeError unless a is square and b has as many rows; DTypeError for other dtypes.
 
@@ -253,7 +253,7 @@ def inv(x: Matrix) -> Matrix:
     """The inverse: `solve(x, I)`; infinities or NaN where x is singular.
 
     Shapes: (..., n, n); the result has it too.
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the elimination.
     Raises: ShapeError unless x is square; DTypeError for other dtypes.
 
@@ -275,7 +275,7 @@ def det(x: Matrix) -> Matrix:
     """The determinant: the product of the pivots of an elimination, by the sign of its row exchanges.
 
     Shapes: (..., n, n) gives (...).
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the elimination.
     Raises: ShapeError unless x is square; DTypeError for other dtypes.
 
@@ -290,7 +290,7 @@ def slogdet(x: Matrix) -> SlogdetResult:
     """Sign and logarithm of the magnitude of the determinant, without its overflow; (0, -inf) where x is singular.
 
     Shapes: (..., n, n) gives two of (...).
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: through the elimination, of the logarithm.
     Raises: ShapeError unless x is square; DTypeError for other dtypes.
 
@@ -308,7 +308,7 @@ def pinv(x: Matrix, *, rtol: float | Matrix | None = None) -> Matrix:
     `rtol` is max(m, n) eps unless given; a Matrix gives one for each matrix of the stack.
 
     Shapes: (..., m, n) gives (..., n, m).
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: as of `svd`.
     Raises: ShapeError below rank 2; DTypeError for other dtypes.
 
@@ -336,7 +336,7 @@ def matrix_rank(x: Matrix, *, rtol: float | Matrix | None = None) -> Matrix:
     """How many singular values exceed `rtol` (by default max(m, n) eps) times the largest, as int32.
 
     Shapes: (..., m, n) gives (...).
-    Dtypes: floating-point, but for float16; the result is int32.
+    Dtypes: floating-point of 32 bits or more; the result is int32.
     Gradient: none: the result is not floating-point.
     Raises: ShapeError below rank 2; DTypeError for other dtypes.
 
@@ -353,7 +353,7 @@ def matrix_power(x: Matrix, n: int) -> Matrix:
     """x multiplied by itself n times, by repeated squaring; the identity for 0, of the inverse for a negative n.
 
     Shapes: (..., k, k); the result has it too.
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: as of `matmul`.
     Raises: ShapeError unless x is square; DTypeError for other dtypes; ArgumentError unless n is an int.
 
@@ -426,7 +426,7 @@ def matrix_norm(
     and -inf of a row.
 
     Shapes: (..., m, n) gives (...), or (..., 1, 1) with `keepdims`.
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: g times the derivative of the formula.
     Raises: ShapeError below rank 2; ArgumentError for another `ord`; DTypeError for other dtypes.
 

@@ -64,7 +64,7 @@ def nextafter(a: Operand, b: Operand) -> Matrix:
     """The float next to a on the way to b; b where they are equal, NaN if either is. Gradient 0. float32 and float64.
 
     Shapes: operands broadcast.
-    Dtypes: floating-point, but for float16.
+    Dtypes: floating-point of 32 bits or more.
     Gradient: 0 everywhere.
     Raises: DTypeError for float16 and other dtypes; ShapeError where shapes do not broadcast.
 
