@@ -7,7 +7,7 @@ from typing import Any
 
 from oa._schema import expr
 from oa._schema.declare import pointwise
-from oa._schema.dtype import float16, float64, int32, int64, uint32, uint64
+from oa._schema.dtype import float16, float32, float64, int32, int64, uint32, uint64
 from oa.errors import DTypeError
 from oa.matrix.create import zeros_like
 from oa.matrix.dtypes import result_type
@@ -60,23 +60,44 @@ def _next64(a: Operand, b: Operand) -> Matrix:
     return _next(a, b, 64)
 
 
+@pointwise(kinds="f")
+def _next16(a: Operand, b: Operand) -> Matrix:
+    """The step in float32, where a float16 has 13 zero bits at the end, or below 2^-14 is a multiple of 2^-24."""
+    x, y = expr.cast(a, float32), expr.cast(b, float32)  # type: ignore[arg-type]
+    zero, up = _call("eq", x, 0.0), _call("lt", x, y)
+    away = _call("bor", zero, _call("eq", up, _call("gt", x, 0.0)))
+    size = _call("abs", x)
+    bits = _call("bitcast_u32", size)
+    grown = _call("bitcast_f32", _call("add", bits, 1 << 13))
+    grown = expr.where(_call("ge", grown, 65536.0), math.inf, grown)
+    grown = expr.where(_call("ge", size, 2.0**-14), grown, _call("add", size, 2.0**-24))
+    shrunk = _call("bitcast_f32", _call("sub", bits, 1 << 13))
+    shrunk = expr.where(_call("isinf", size), 65504.0, shrunk)
+    shrunk = expr.where(_call("gt", size, 2.0**-14), shrunk, _call("sub", size, 2.0**-24))
+    sign = expr.where(zero, expr.where(up, expr.cast(1.0, float32), expr.cast(-1.0, float32)), x)
+    found = _call("copysign", expr.where(away, grown, shrunk), sign)
+    found = expr.where(_call("eq", x, y), y, found)
+    either = _call("bor", _call("isnan", x), _call("isnan", y))
+    return expr.cast(expr.where(either, math.nan, found), float16)  # type: ignore[return-value]
+
+
 def nextafter(a: Operand, b: Operand) -> Matrix:
-    """The float next to a on the way to b; b where they are equal, NaN if either is. Gradient 0. float32 and float64.
+    """The float next to a on the way to b; b where they are equal, NaN if either is.
 
     Shapes: operands broadcast.
-    Dtypes: floating-point of 32 bits or more.
+    Dtypes: floating-point; operands are promoted to their common dtype.
     Gradient: 0 everywhere.
-    Raises: DTypeError for float16 and other dtypes; ShapeError where shapes do not broadcast.
+    Raises: DTypeError for other dtypes; ShapeError where shapes do not broadcast.
 
     >>> oa.matrix.nextafter(oa.matrix.ones(engine, ()), 2.0).item() - 1.0 == 2.0**-23
     True
     """
     found = result_type(*(v for v in (a, b) if isinstance(v, Matrix)))
-    if found is float16 or not found.is_float:
+    if not found.is_float:
         raise DTypeError(
-            f"matrix.nextafter: {found.name} is not accepted; wanted float32 or float64. Cast first: x.astype(oa.float32)"
+            f"matrix.nextafter: {found.name} is not accepted; wanted floating-point. Cast first: x.astype(oa.float32)"
         )
-    return (_next64 if found is float64 else _next32)(a, b)
+    return {float16: _next16, float64: _next64}.get(found, _next32)(a, b)
 
 
 def real(x: Matrix) -> Matrix:

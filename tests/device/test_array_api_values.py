@@ -12,18 +12,35 @@ import pytest
 
 import oa
 from oa import matrix as m
+from tests.oracle.compare import same_bits
 from tests.oracle.inputs import SPECIAL, values
+from tests.oracle.pointwise import nextafter
 
 FLOATS = SPECIAL["float32"]
 
 
-def test_nextafter(engine: Any) -> None:
-    a, b = np.meshgrid(FLOATS, FLOATS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nextafter(engine: Any, dtype: str) -> None:
+    if not engine.supports(dtype):
+        pytest.skip(f"the device has no {dtype}")
+    table = SPECIAL[dtype]
+    a, b = (v.astype(dtype) for v in np.meshgrid(table, table))
     got = m.nextafter(m.from_numpy(engine, a), m.from_numpy(engine, b)).to_numpy()
     with np.errstate(all="ignore"):
-        want = np.nextafter(a, b)
-    same = got.view(np.uint32) == want.view(np.uint32)
-    assert np.all(same | (np.isnan(got) & np.isnan(want)))
+        want = nextafter(a, b)
+    assert same_bits(got, want)
+
+
+def test_nextafter_of_all_halves(any_engine: Any) -> None:
+    """Every float16 on its way to both infinities, to 0 and to itself, by its bits."""
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    x = m.from_numpy(any_engine, halves)
+    for target in (np.inf, -np.inf, 0.0, -0.0, np.nan, halves):
+        to = np.broadcast_to(np.asarray(target, np.float16), halves.shape)
+        with np.errstate(all="ignore"):
+            want = nextafter(halves, to)
+        assert same_bits(m.nextafter(x, m.from_numpy(any_engine, to)).to_numpy(), want)
+    assert same_bits(m.nextafter(x, 1.0).to_numpy(), nextafter(halves, np.float16(1)))
 
 
 def test_logaddexp(engine: Any) -> None:
