@@ -10,6 +10,7 @@ from oa import matrix as m
 from oa import reference
 from oa.__main__ import main
 from tools import inventory, ops_pages
+from tools.project import ROOT
 
 ENTRIES = {entry.name: entry for entry in reference.entries()}
 
@@ -129,3 +130,11 @@ def test_the_inventory() -> None:
     for column in ("tested", "documented", "device"):
         assert not [n for n, row in rows.items() if row["present"] and not row[column]]
     assert json.loads(inventory.text())["count"]["names"] == len(rows)
+
+
+def test_expected_failures_of_the_public_suite_are_counted() -> None:
+    lines = (ROOT / "tests" / "array_api_xfails.txt").read_text(encoding="utf-8").splitlines()
+    expected = [line for line in lines if line.startswith("array_api_tests/")]
+    assert len(set(expected)) == len(expected) <= 20
+    page = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
+    assert f" {len(expected)} tests fail " in page
