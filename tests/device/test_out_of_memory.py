@@ -18,64 +18,10 @@ import oa
 from oa import matrix as m
 from oa._vk import counts
 from oa.errors import OutOfMemory, PoisonedValue
+from tests.device.fault_rig import SIDE, Scene, settled
 
-SIDE = 192
 #: Steps of a scene that need memory which those before them have not left; `bind` and `load` have tests of their own.
 ASKING = {"upload", "eager", "scratch", "submit", "submit again", "submit loaded"}
-
-
-class Scene:
-    """Work that asks for memory in every way; `step` says how far it came."""
-
-    def __init__(self, engine: Any, saved: Path) -> None:
-        self.engine, self.saved = engine, saved
-        self.step = ""
-
-    def run(self) -> list[bytes]:
-        """All of it; the results' bits."""
-        engine = self.engine
-        rng = np.random.default_rng(3)
-        data = rng.normal(size=(SIDE, SIDE)).astype(np.float32) / 16
-        self.step = "upload"
-        x, w = m.from_numpy(engine, data), m.from_numpy(engine, data[::-1].copy())
-        self.step = "eager"
-        y = m.exp(x) * 2.0 + w
-        engine.flush()
-        self.step = "scratch"
-        total = m.sum(m.matmul(m.matmul(m.matmul(x, w), w), w))
-        engine.flush()
-        self.step = "cell"
-        cell = oa.State(engine, w)
-        cell.assign(cell.value * 0.5)
-        engine.flush()
-        self.step = "capture"
-
-        def advance() -> Any:
-            cell.assign(m.tanh(m.matmul(cell.value, x)))
-            return m.softmax(cell.value + y, axis=1)
-
-        plan = engine.capture(advance)
-        self.step = "submit"
-        engine.submit(plan)
-        self.step = "bind"
-        plan.bind(x, x * 0.25)
-        self.step = "submit again"
-        engine.submit(plan)
-        self.step = "load"
-        loaded = engine.load_plan(self.saved)
-        self.step = "submit loaded"
-        engine.submit(loaded)
-        self.step = "download"
-        found = [v.to_numpy().tobytes() for v in (y, total, cell.value, plan.outputs, loaded.outputs)]
-        self.step = "done"
-        return found
-
-
-def settled(engine: Any) -> int:
-    """Bytes in use once all that is kept for reuse is given back."""
-    gc.collect()
-    engine.trim()
-    return int(engine.memory.allocated)
 
 
 def filled(engine: Any) -> list[Any]:
@@ -94,10 +40,7 @@ def filled(engine: Any) -> list[Any]:
 
 @pytest.fixture
 def scene(engine: Any, tmp_path: Path) -> Iterator[Scene]:
-    x = m.from_numpy(engine, np.ones((SIDE, SIDE), np.float32))
-    saved = engine.capture(lambda: m.matmul(x, x) + x).save(tmp_path / "plan.oap", values=True)
-    x = None
-    yield Scene(engine, saved)
+    yield Scene(engine, tmp_path)
     engine.memory_limit = None
 
 
