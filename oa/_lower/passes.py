@@ -35,7 +35,7 @@ from oa._lower.route import address, route, view_source
 from oa._lower.schedule import levels, with_barriers
 from oa._schema.scalar import scalar_words
 from oa._schema.spec import contiguous_strides
-from oa.errors import AllocationLimit, Unsupported
+from oa.errors import AllocationLimit, ArgumentError, Unsupported
 
 if TYPE_CHECKING:
     from oa._device import Profile
@@ -94,6 +94,11 @@ def stages(
     without: frozenset[str] = frozenset(),
 ) -> Stages:
     """The passes up to `memory`; arguments as for `lower`."""
+    if not without <= frozenset(PASSES):
+        raise ArgumentError(
+            f"lowering: no pass is called {', '.join(sorted(without - frozenset(PASSES)))}; those that can be left out, by"
+            f" OA_WITHOUT too, are {', '.join(PASSES)}"
+        )
     base = route(expand(graph), profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
     fusion = Fusion(base, buffers, profile.tuning, fused, without)

@@ -65,6 +65,7 @@ def _named() -> dict[str, Callable[[Operands], Any]]:
         "squares": lambda o: o.y * o.y + o.full * o.y,
         "other order": lambda o: m.permute_dims(m.reshape(o.y, (-1, 1, *o.y.shape[-2:])), (1, 2, 0, 3)) * o.row,
         "heads": heads,
+        "parts": lambda o: m.concat([o.y + o.row, m.relu(o.y), o.full]),
         "nothing to do": lambda o: m.negative(o.y),
     }  # fmt: skip
 

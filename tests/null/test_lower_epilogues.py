@@ -25,6 +25,7 @@ from oa._kernel.matmul.variants import LANES, REGISTERS, TEXELS, TILES, VECTORS,
 from oa._kernel.pack import default
 from oa._lower.index import Dim, Ix, Quotient, Remainder, dims, inverse, through
 from oa._lower.passes import PASSES, Program, lower
+from oa.errors import ArgumentError
 from tests.null.lower_rig import PROFILES, Recorder, graph_of, lowered, profile
 
 TOOL = Path(sys.prefix) / f"lib/python3.{sys.version_info[1]}/site-packages/cmeel.prefix/bin/spirv-val"
@@ -169,6 +170,18 @@ def test_each_pass_can_be_left_out(name: str) -> None:
     function = JOINED["residual"]
     program = lowered(function, "card", without=frozenset({name}))
     assert len(labels(program)) == (2 if name == "epilogue" else 1)
+
+
+def test_a_pass_of_another_name_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"epilog; .*recompute, siblings, epilogue"):
+        lowered(JOINED["bias"], without=frozenset({"epilog"}))
+
+
+def test_parts_of_a_concatenation_are_computed_in_place() -> None:
+    def function(e: Recorder) -> Any:
+        return m.concat([product(e) + e.input(128), m.relu(product(e))])
+
+    assert labels(lowered(function, "card")) == ["matmul+add", "matmul+relu"]
 
 
 def test_sizes_share_kernels() -> None:
