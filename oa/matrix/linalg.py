@@ -32,7 +32,7 @@ from oa.matrix.elementwise import (
     where,
 )
 from oa.matrix.products import matmul
-from oa.matrix.reduce import max, min, prod, sum
+from oa.matrix.reduce import _peak, max, min, prod, sum
 from oa.matrix.search import count_nonzero
 from oa.matrix.shape import broadcast_to, concat, reshape, slice
 from oa.matrix.value import Matrix
@@ -383,7 +383,7 @@ def vector_norm(
 
     Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
     Dtypes: floating-point.
-    Gradient: g times the derivative of the formula; NaN at 0.
+    Gradient: g times the derivative of the formula, of `ord` 2 g x / r; 0 where the norm is 0.
     Raises: DTypeError for other dtypes; AxisError for an axis outside x or named twice.
 
     >>> oa.matrix.linalg.vector_norm(oa.matrix.from_list(engine, [3.0, 4.0])).item()
@@ -402,18 +402,25 @@ def vector_norm(
         return sum(size, axis, keepdims=keepdims)
     if ord == 2:
         return _euclidean(size, axis, keepdims)
-    return pow(sum(pow(size, as_float(ord)), axis, keepdims=keepdims), 1.0 / as_float(ord))
+    return _root(sum(pow(size, as_float(ord)), axis, keepdims=keepdims), 1.0 / as_float(ord))
+
+
+def _root(total: Matrix, power: float) -> Matrix:
+    """`total` to a power, with a gradient of 0 instead of infinity at 0."""
+    some = not_equal(total, 0.0)
+    safe = where(some, total, 1.0)
+    return where(some, sqrt(safe) if power == 0.5 else pow(safe, power), 0.0 if power > 0 else math.inf)
 
 
 def _euclidean(size: Matrix, axis: Any, keepdims: bool) -> Matrix:
     """The root of the sum of squares, of magnitudes divided by the largest so that none over- or underflows."""
     axes = sp.normalize_axes(axis, size.ndim, "matrix.linalg.vector_norm")
     if not axes or math.prod(size.shape[a] for a in axes) == 0:
-        return sqrt(sum(multiply(size, size), axes, keepdims=keepdims)) if axes else size
-    largest = max(size, axes, keepdims=True)
+        return sum(size, axes, keepdims=keepdims) if axes else size
+    largest = _peak(size, axes)
     scale = where((largest > 0.0) & (largest < math.inf), largest, 1.0)
     part = divide(size, scale)
-    found = sqrt(sum(part * part, axes, keepdims=True)) * scale
+    found = _root(sum(part * part, axes, keepdims=True), 0.5) * scale
     return found if keepdims else sum(found, axes)
 
 

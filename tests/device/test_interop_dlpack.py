@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 import pickle
 from typing import Any
 
@@ -89,6 +90,25 @@ def test_views(any_engine: Any) -> None:
     assert np.array_equal(m.from_dlpack(array.T, device=any_engine).to_numpy(), array.T)
 
 
+def test_odd_strides_of_axes_of_one(any_engine: Any) -> None:
+    array = np.arange(4, dtype=np.float32)
+    for strides in ((12345 * 4, 4), (0, 4), (-64, 4)):
+        odd = np.lib.stride_tricks.as_strided(array, (1, 4), strides)
+        for make in (m.from_dlpack, m.asarray):
+            assert make(odd, device=any_engine).tolist() == [[0.0, 1.0, 2.0, 3.0]]
+    assert np.from_dlpack(m.from_numpy(any_engine, array)[None, ::-1]).tolist() == [[3.0, 2.0, 1.0, 0.0]]
+
+
+def test_a_view_outlives_value_and_engine(device_name: str) -> None:
+    with oa.Engine(device=device_name) as engine:
+        x = m.arange(engine, 6)
+        lent, read = np.from_dlpack(x), x.to_numpy()[::2]
+        del x
+    del engine
+    gc.collect()
+    assert lent.tolist() == [0, 1, 2, 3, 4, 5] and read.tolist() == [0, 2, 4]
+
+
 def test_read_only_producers(any_engine: Any) -> None:
     array = np.arange(3, dtype=np.float32)
     array.flags.writeable = False
@@ -162,6 +182,8 @@ def test_torch_views(any_engine: Any, torch: Any) -> None:
     ):
         x = m.from_dlpack(view(tensor), device=any_engine)
         assert np.array_equal(x.to_numpy(), view(tensor).numpy())
+    odd = torch.as_strided(tensor, (1, 24), (999, 1))
+    assert m.from_dlpack(odd, device=any_engine).shape == (1, 24)
     x = m.from_numpy(any_engine, tensor.numpy())
     assert torch.equal(torch.from_dlpack(x[:, ::-1]), tensor.flip(1))
     assert torch.equal(torch.from_dlpack(m.permute_dims(x, (2, 0, 1))), tensor.permute(2, 0, 1))

@@ -220,6 +220,22 @@ def test_gradients(any_engine: Any) -> None:
         assert np.allclose(tape.gradient(y, x).to_numpy(), want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("ord", [1, 2, 3, 4.5])
+def test_gradient_of_a_norm(any_engine: Any, ord: float) -> None:
+    """sign(x) (|x| / r)^(ord - 1), and 0 where the norm is 0 instead of NaN."""
+    a = np.float32([[3.0, -4.0, 0.0], [0.0, 0.0, 0.0], [1e30, 1e30, -1e29]])
+    x = m.from_numpy(any_engine, a)
+    with oa.ml.GradientTape() as tape:
+        tape.watch(x)
+        # Only squares are kept from overflowing.
+        loss = m.sum(linalg.vector_norm(x if ord == 2 else x[:2], axis=1, ord=ord))
+    got = tape.gradient(loss, x).to_numpy()
+    rows = slice(None) if ord == 2 else slice(0, 2)
+    r = np.sum(np.abs(wide(a)) ** ord, axis=1, keepdims=True) ** (1 / ord)
+    want = np.sign(a) * (np.abs(wide(a)) / np.where(r == 0, 1, r)) ** (ord - 1)
+    assert np.allclose(got[rows], want[rows], atol=1e-6)
+
+
 def test_captured(any_engine: Any) -> None:
     """Inside a capture nothing is read; the iterations are unrolled, and the result is as good."""
     a = random((3, 2), "float32")
