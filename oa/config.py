@@ -6,6 +6,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+try:
+    import pwd
+except ImportError:  # Windows
+    pwd = None  # type: ignore[assignment]
+
 
 def _flag(name: str) -> bool:
     return os.environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
@@ -26,11 +31,7 @@ def _home() -> Path:
     if given.is_absolute():
         return given
     try:
-        import pwd
-
-        found = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    except ImportError:  # Windows
-        found = Path(os.path.expanduser("~"))
+        found = Path(os.path.expanduser("~") if pwd is None else pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:  # a user that the system does not know, as in some containers
         found = given
     return found if found.is_absolute() else Path(os.devnull)

@@ -30,7 +30,7 @@ from oa._lower.passes import Program
 from oa._lower.plan import Access, Dispatch, Operand, Plan, Slot, Space
 from oa._run.clock import Clock, Event
 from oa._run.executor import Executor
-from oa._run.pool import MemoryStats, Pool, Storage
+from oa._run.pool import Pool, Storage
 from oa._run.profiler import Profiler, Row
 from oa._run.transfer import Transfer
 from oa._schema import call
@@ -52,7 +52,7 @@ from oa.errors import (
     PoisonedValue,
     WrongThread,
 )
-from oa.evidence import Evidence
+from oa.evidence import Evidence, limit_of, whole
 from oa.plan import CapturedPlan, capture
 from oa.programs import Programs
 from oa.support import Capable, Guarded, missing
@@ -104,8 +104,8 @@ class Engine(Capable, Evidence):
         memory_limit: int | None = None,
     ) -> None:
         _free_left()
-        _whole(seed, "Engine: seed")
-        _limit(memory_limit, "Engine: memory_limit")
+        whole(seed, "Engine: seed")
+        limit_of(memory_limit, "Engine: memory_limit")
         if isinstance(device, bool) or not isinstance(device, (str, int)):
             raise ArgumentError(
                 f"Engine: device is {device!r}; wanted 'auto', 'gpu', 'cpu', an index, a UUID or part of a name"
@@ -152,7 +152,7 @@ class Engine(Capable, Evidence):
         self._supported: dict[Any, bool] = {}
         if missing(self.device.profile):
             self.__class__ = _GuardedEngine
-        self._seed = _whole(seed, "Engine: seed") & 0xFFFFFFFFFFFFFFFF
+        self._seed = whole(seed, "Engine: seed") & 0xFFFFFFFFFFFFFFFF
         self._draws = 0
         parts = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
         self._dropped = weakref.finalize(self, _LEFT.append, parts)
@@ -317,7 +317,7 @@ class Engine(Capable, Evidence):
 
     @seed.setter
     def seed(self, seed: int) -> None:
-        self.rng_state = (_whole(seed, "engine.seed"), self._draws)
+        self.rng_state = (whole(seed, "engine.seed"), self._draws)
 
     @property
     def rng_state(self) -> tuple[int, int]:
@@ -335,7 +335,7 @@ class Engine(Capable, Evidence):
             )
         if not isinstance(state, (tuple, list)) or len(state) != 2:
             raise ArgumentError(f"engine.rng_state: got {state!r}; wanted (seed, number of the next draw)")
-        seed, draws = (_whole(part, "engine.rng_state: a part") for part in state)
+        seed, draws = (whole(part, "engine.rng_state: a part") for part in state)
         self._seed, self._draws = seed & 0xFFFFFFFFFFFFFFFF, draws & 0xFFFFFFFF
 
     def _unusable(self, value: Value) -> OaError:
@@ -604,20 +604,6 @@ class Engine(Capable, Evidence):
         self._pool.trim()
 
     @property
-    def memory(self) -> MemoryStats:
-        """Bytes allocated, reserved, peak and free on the device, from any thread; after `close` all 0 but the peak."""
-        return self._pool.stats()
-
-    @property
-    def memory_limit(self) -> int | None:
-        """Bytes that the engine may reserve on the device; None leaves it to the driver."""
-        return self._pool.limit
-
-    @memory_limit.setter
-    def memory_limit(self, limit: int | None) -> None:
-        self._pool.limit = _limit(limit, "engine.memory_limit")
-
-    @property
     def diagnostics(self) -> dict[str, int]:
         """Counters since the engine was made: submissions, dispatches, recordings, plan cache hits and more.
 
@@ -629,18 +615,6 @@ class Engine(Capable, Evidence):
 
 class _GuardedEngine(Guarded, Engine):
     """The Engine of a device that lacks a dtype."""
-
-
-def _whole(number: Any, what: str) -> int:
-    if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise ArgumentError(f"{what} is {number!r}; wanted an int")
-    return int(number.__index__())
-
-
-def _limit(limit: Any, what: str) -> int | None:
-    if limit is not None and _whole(limit, what) < 0:
-        raise ArgumentError(f"{what} is {limit}; wanted None or a number of bytes of 0 or more")
-    return None if limit is None else int(limit)
 
 
 def _words(value: Value) -> list[int]:

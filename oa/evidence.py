@@ -7,24 +7,54 @@ from typing import TYPE_CHECKING, Any
 
 from oa import _device
 from oa._inspect.changes import Compilation
-from oa.errors import CaptureError
+from oa.errors import ArgumentError, CaptureError
 from oa.syncs import Syncs
 
 if TYPE_CHECKING:
+    from oa._run.pool import MemoryStats, Pool
     from oa.loading import LoadedPlan
     from oa.programs import Programs
 
 
+def whole(number: Any, what: str) -> int:
+    """An int that is no bool; ArgumentError, naming `what` it is, for anything else."""
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise ArgumentError(f"{what} is {number!r}; wanted an int")
+    return int(number.__index__())
+
+
+def limit_of(limit: Any, what: str) -> int | None:
+    """A number of bytes of 0 or more, or None for no limit; ArgumentError for anything else."""
+    if limit is not None and whole(limit, what) < 0:
+        raise ArgumentError(f"{what} is {limit}; wanted None or a number of bytes of 0 or more")
+    return None if limit is None else int(limit)
+
+
 class Evidence(Syncs):
-    """Rooflines, lowerings and saved plans of one engine."""
+    """Memory, rooflines, lowerings and saved plans of one engine."""
 
     device: Any
+    _pool: Pool
     _programs: Programs
     _capture: Any
 
     def _check(self) -> None:
         """Refuse use that the engine does not allow now."""
         raise NotImplementedError
+
+    @property
+    def memory(self) -> MemoryStats:
+        """Bytes allocated, reserved, peak and free on the device, from any thread; after `close` all 0 but the peak."""
+        return self._pool.stats()
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that the engine may reserve on the device; None leaves it to the driver."""
+        return self._pool.limit
+
+    @memory_limit.setter
+    def memory_limit(self, limit: int | None) -> None:
+        self._pool.limit = limit_of(limit, "engine.memory_limit")
 
     @property
     def roofline(self) -> _device.Roofline | None:
