@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=0, help="of the slice of the matrix (default 0)")
     group.addoption(
         "--device",
-        default=os.environ.get("OA_DEVICE", "auto"),
+        default=os.environ.get("OA_DEVICE", "").strip() or "auto",
         help="what tests run on: auto, gpu, cpu, an index, a UUID or part of a name (default OA_DEVICE, else auto)",
     )
 
