@@ -121,7 +121,7 @@ def _ends(made: Stages) -> dict[int, list[str]]:
     """By dispatch: who reads what it stores, and why they are not one kernel."""
     last = {made.drafts[k].cluster: number for number, k in enumerate(made.order)}
     by_reason: dict[int, dict[str, list[int]]] = {}
-    for boundary in boundaries(made.fusion):
+    for boundary in boundaries(made.fusion, made.replaced):
         if boundary.before not in last:
             continue
         told = by_reason.setdefault(last[boundary.before], {})

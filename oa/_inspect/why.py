@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from oa._lower import epilogue
 from oa._lower.base import Ref
 from oa._lower.fuse import MAX_MEMBERS, Cluster, Fusion
 
@@ -13,7 +15,6 @@ _READS = {
     "concat": "a concatenation writes each part by a dispatch of its own",
 }
 _IS_READ = {
-    "matmul": "the product's kernel ends with its result",
     "concat": "a concatenation is whole only after all of its dispatches",
     "partial": "the first stage of a long reduction ends with its chunk",
 }
@@ -29,8 +30,8 @@ class Boundary:
     reason: str
 
 
-def boundaries(fusion: Fusion) -> list[Boundary]:
-    """One entry for each pair of clusters of which one reads the other, in order."""
+def boundaries(fusion: Fusion, replaced: Collection[Ref] = ()) -> list[Boundary]:
+    """One entry for each pair of clusters of which one reads the other, in order. Values `replaced` take another's place."""
     number = {id(c): k for k, c in enumerate(fusion.clusters)}
     found: dict[tuple[int, int], Boundary] = {}
     for after, cluster in enumerate(fusion.clusters):
@@ -41,16 +42,18 @@ def boundaries(fusion: Fusion) -> list[Boundary]:
                 before = fusion.cluster_of[edge.source]
                 pair = number[id(before)], after
                 if pair not in found:
-                    found[pair] = Boundary(*pair, edge.source, obstacle(fusion, before, cluster))
+                    found[pair] = Boundary(*pair, edge.source, obstacle(fusion, before, cluster, replaced))
     return [found[pair] for pair in sorted(found)]
 
 
-def obstacle(fusion: Fusion, a: Cluster, b: Cluster) -> str:
+def obstacle(fusion: Fusion, a: Cluster, b: Cluster, replaced: Collection[Ref] = ()) -> str:
     """Why `b`, which reads `a`, is not one kernel with it: the first condition of the pass that does not hold."""
     if not fusion.enabled:
         return "fusion is switched off"
     if b.kind in _READS or a.kind in _IS_READ:
         return _READS.get(b.kind) or _IS_READ[a.kind]
+    if a.kind == "matmul":
+        return _after_product(fusion, a, b, replaced)
     members = len(a.members) + len(b.members)
     if members > MAX_MEMBERS:
         return f"together they have {members} operations, a kernel at most {MAX_MEMBERS}"
@@ -71,6 +74,21 @@ def obstacle(fusion: Fusion, a: Cluster, b: Cluster) -> str:
     if fusion.path_around(a, b):
         return "a third dispatch reads the one and is read by the other"
     return "each had grown with other neighbours when the pass met the two"
+
+
+def _after_product(fusion: Fusion, product: Cluster, b: Cluster, replaced: Collection[Ref]) -> str:
+    """Why what reads a product is not computed where the product's kernel stores."""
+    if b.kind != "map":
+        return "a reduction of a product has a kernel of its own"
+    if len(product.members) > 1:
+        return "the product's kernel has taken what follows elsewhere already"
+    if epilogue._place(fusion, product.members[0], b.members) is None:
+        return "it reads other elements of the product than those it computes"
+    if any(r in replaced for r in fusion.outputs(b)):
+        return "its result is computed in the place of the value that it replaces"
+    if fusion.path_around(product, b):
+        return "a third dispatch reads the one and is read by the other"
+    return f"together they bind more than {fusion.max_buffers} buffers, or the pass is left out"
 
 
 def _differing(a: Cluster, b: Cluster) -> str:

@@ -165,6 +165,10 @@ def reasons(function: Callable[[Recorder], Any], where: str = "card") -> list[st
 def test_every_boundary_has_its_reason() -> None:
     assert reasons(lambda r: m.exp(r.input(8, 8)) * 2.0) == []
     assert any("product" in x for x in reasons(lambda r: m.matmul(m.exp(r.input(8, 8)), r.input(8, 8))))
+    summed = reasons(lambda r: m.sum(m.matmul(r.input(8, 8), r.input(8, 8)), 0))
+    assert summed == ["a reduction of a product has a kernel of its own"]
+    other = reasons(lambda r: m.matmul(r.input(8, 8), r.input(8, 8))[::2] + 1.0)
+    assert other == ["it reads other elements of the product than those it computes"]
     both = reasons(lambda r: m.sum(m.softmax(r.input(64, 8), axis=1), axis=0), "lavapipe-descriptor")
     assert both and any("reduce over different axes, (1,) and (0,)" in x for x in both), both
     shapes = reasons(lambda r: m.broadcast_to(m.sum(r.input(6, 7)), (11, 3)) * r.input(11, 3))
@@ -195,6 +199,16 @@ def test_explain_tells_groups_lines_costs_and_ends() -> None:
     assert "ends before 1: a matrix product reads its operands from memory [tanh float32[64, 64]]" in text
     assert "reads 16 KiB, writes 16 KiB" in text and "bound by" in text
     assert "roofline 1 GB/s" in text
+
+
+def test_explain_tells_what_a_product_takes_along() -> None:
+    made = of(lambda r: m.relu(m.matmul(r.input(64, 64), r.input(64, 64)) + r.input(64)))
+    text = explain(made)
+    assert "0  matmul+add+relu" in text and "1 dispatch in 1 level" in text
+    assert (
+        "variant matmul.tiles_" in text
+        and "a product and what follows it, 3 operations: matmul, add, relu" in text
+    )
 
 
 def test_explain_says_what_it_does_not_know() -> None:
