@@ -46,7 +46,9 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="suites to run (none: list them)")
-    parser.add_argument("--device", default=os.environ.get("OA_DEVICE") or "auto", help="as oa.Engine takes it")
+    parser.add_argument(
+        "--device", default=os.environ.get("OA_DEVICE") or "auto", help="as oa.Engine takes it"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that a suite works")
     parser.add_argument("--floors", action="store_true", help="exit 1 where an aim of floors.toml is missed")
     parser.add_argument("--out", metavar="FILE", help="the JSON file (default: bench/results/, or $OUT)")
