@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -24,7 +25,7 @@ from oa._schema.spec import spec
 from oa.errors import ArgumentError
 
 #: Packages whose public functions are described.
-DOMAINS = ("matrix", "matrix.linalg")
+DOMAINS = ("matrix", "matrix.linalg", "ml")
 SECTIONS = ("Shapes", "Dtypes", "Gradient", "Raises")
 
 #: What the first words of a "Dtypes:" section may be, and the dtype kinds that they name.
@@ -67,6 +68,7 @@ AREAS = {
     "routing": "Classes and experts",
     "dtypes": "Dtypes and devices",
     "namespace": "Dtypes and devices",
+    "functional": "Machine learning",
 }
 
 
@@ -99,7 +101,10 @@ class Entry:
     def devices(self) -> dict[str, tuple[str, ...]]:
         """The accepted dtypes by the capabilities that a device must have for them; the key "" is every device."""
         found: dict[str, list[str]] = {}
+        alone = re.search(r"of these (\w+) alone", self.dtypes)
         for dtype in ALL:
+            if alone and dtype.name != alone[1]:
+                continue
             narrow = dtype.bits < 32 and "of 32 bits or more" in self.dtypes
             if dtype.kind in self.kinds and not narrow and f"but for {dtype.name}" not in self.dtypes:
                 found.setdefault(" and ".join(sorted(CAPABILITIES.get(dtype, ()))), []).append(dtype.name)
@@ -118,14 +123,20 @@ class Entry:
 
 
 def functions(domain: str = "matrix") -> dict[str, Callable[..., Any]]:
-    """The public functions of a domain, by name."""
+    """The operations of a domain, by name: of `ml` the public functions of `oa.ml.functional`, of others all public ones.
+
+    What a namespace takes over from the one that holds it is described there alone.
+    """
     module = importlib.import_module(f"oa.{domain}")
-    found = {name: getattr(module, name) for name in module.__all__}
     outer = domain.rpartition(".")[0]
-    there = (
-        functions(outer) if outer else {}
-    )  # what a namespace takes over from the one that holds it is described there
-    return {n: f for n, f in sorted(found.items()) if isinstance(f, FunctionType) and n not in there}
+    there = functions(outer) if outer else {}
+    found = {name: getattr(module, name) for name in sorted(module.__all__) if name not in there}
+    only = f"oa.{domain}.functional" if domain == "ml" else ""
+    return {
+        n: f
+        for n, f in found.items()
+        if isinstance(f, FunctionType) and inspect.unwrap(f).__module__.startswith(only)
+    }
 
 
 def entries(word: str = "") -> list[Entry]:
@@ -175,8 +186,11 @@ def entry(name: str, function: Callable[..., Any]) -> Entry:
 
 
 def _split_example(doc: str) -> tuple[str, str]:
-    before, mark, after = doc.partition(">>> ")
-    return before.rstrip(), (mark + after).rstrip()
+    found = re.search(r"^ *>>> ", doc, re.MULTILINE)
+    if found is None:
+        return doc, ""
+    before = re.sub(r"\s*(Example:)?\s*\Z", "", doc[: found.start()])
+    return before, textwrap.dedent(doc[found.start() :]).rstrip()
 
 
 def _sections(text: str) -> tuple[str, str, dict[str, str]]:

@@ -159,7 +159,7 @@ def categorical(logits: Matrix, *, axis: int = -1, seed: int | None = None) -> M
     Equal on every device except where two scores are closer than an ulp.
 
     Shapes: any; the result has the logits' without `axis`.
-    Dtypes: floating-point, but for float16, but for float64; the result is int32.
+    Dtypes: floating-point, and of these float32 alone; the result is int32.
     Gradient: none: the result is not floating-point.
     Raises: AxisError for an axis outside the logits; DTypeError for logits that are not floating-point.
 

@@ -16,11 +16,20 @@ FORBIDDEN = -1e30
 def layer_norm(x: Matrix, weight: Matrix, bias: Matrix, eps: float = 1e-5) -> Matrix:
     """y = weight (x - mean) / sqrt(variance + eps) + bias over the last axis; the variance is the mean square deviation.
 
-    Shapes: x [..., C], weight [C], bias [C], result [..., C]. The deviation is taken in two passes, so a large mean costs no
-    precision.
+    The deviation is taken in two passes, so a large mean costs no precision.
+
+    Shapes: x [..., C], weight [C], bias [C], result [..., C].
+    Dtypes: floating-point; operands are promoted to their common dtype.
+    Gradient: to x, weight and bias, by the chain rule.
 
     Raises:
         ShapeError: weight or bias is not [C].
+        ArgumentError: eps is negative or not finite.
+
+    Example:
+        >>> x = oa.matrix.from_list(engine, [[1.0, 3.0]])
+        >>> oa.ml.layer_norm(x, oa.matrix.ones(engine, 2), oa.matrix.zeros(engine, 2), eps=0.0).tolist()
+        [[-1.0, 1.0]]
     """
     for name, value in (("weight", weight), ("bias", bias)):
         if value.shape != x.shape[-1:]:
@@ -37,11 +46,20 @@ def scaled_dot_product_attention(
 ) -> Matrix:
     """softmax(query key^T / sqrt(D) + mask) value, with later positions forbidden if `causal`.
 
+    `mask` is added to the scores; use a large negative number to forbid.
+
     Shapes: query [..., T, D], key [..., S, D], value [..., S, E], mask broadcastable to [..., T, S]; result [..., T, E].
-    `mask` is added to the scores (float32; use a large negative number to forbid).
+    Dtypes: floating-point; operands are promoted to their common dtype.
+    Gradient: to query, key, value and mask, by the chain rule.
 
     Raises:
         ShapeError: query and key differ in D, or `causal` with T != S.
+
+    Example:
+        >>> q = oa.matrix.zeros(engine, (2, 4))
+        >>> v = oa.matrix.from_list(engine, [[1.0], [3.0]])
+        >>> oa.ml.scaled_dot_product_attention(q, q, v, causal=True).tolist()
+        [[1.0], [2.0]]
     """
     if query.shape[-1] != key.shape[-1]:
         raise ShapeError(
@@ -65,8 +83,16 @@ def scaled_dot_product_attention(
 def dropout(x: Matrix, p: float = 0.5) -> Matrix:
     """Each element is zeroed with probability p, the others are divided by 1 - p. Draws from the engine's random state.
 
+    Shapes: any; the result has it too.
+    Dtypes: floating-point.
+    Gradient: g / (1 - p) where the element was kept, 0 elsewhere.
+
     Raises:
         ArgumentError: p is not in [0, 1).
+
+    Example:
+        >>> oa.ml.dropout(oa.matrix.ones(engine, 3), 0.0).tolist()
+        [1.0, 1.0, 1.0]
     """
     check_probability(p, "dropout")
     if p == 0.0:
@@ -90,11 +116,13 @@ def check_probability(p: float, what: str) -> None:
 def cross_entropy(logits: Matrix, targets: Matrix, *, ignore_index: int | None = None) -> Matrix:
     """-mean over all tokens of log softmax(logits)[target], in nats.
 
-    Shapes: logits [..., V] float32, targets [...] integer class numbers; the result has rank 0. Targets have no gradient.
-
     A target that is no class number, below 0 or of V or more, makes the loss NaN: the device cannot raise, and nothing is read
     back to look. Tokens whose target is `ignore_index` count neither in the sum nor in the mean (default None: every token
     counts); with all of them ignored the loss is NaN.
+
+    Shapes: logits [..., V], targets [...]; the result has rank 0.
+    Dtypes: floating-point; targets are integer class numbers.
+    Gradient: (softmax(logits) - one_hot(targets)) g / tokens to the logits; targets have none.
 
     Raises:
         ShapeError: targets do not have the shape of logits without the last axis.
