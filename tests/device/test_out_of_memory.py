@@ -70,7 +70,7 @@ def test_every_step_meets_the_limit_and_the_engine_goes_on(scene: Scene) -> None
         met.add(step)
         assert settled(engine) <= before, f"{step}: memory is still held"
         assert scene.run() == wanted, f"after {step}"
-        limit += 128 << 10
+        limit += 192 << 10
     else:
         pytest.fail(f"the scene never had enough; it failed in {met}")
     assert met >= ASKING, met

@@ -86,6 +86,19 @@ def test_flow_found_in_the_plan_is_what_lowering_meant(name: str, where: str) ->
     assert least <= plan.scratch_bytes <= 1.1 * least
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("where", PROFILES)
+def test_every_arena_of_the_corpus_is_within_a_tenth_of_its_lower_bound(where: str) -> None:
+    checked = 0
+    for name, _ in corpus():
+        plan = lower(graph(name), profile(where)).plan
+        found = flow(plan)
+        least = max(live_bytes(lifetimes(found), found.depth), default=0)
+        assert least <= plan.scratch_bytes <= 1.1 * least, name
+        checked += bool(least)
+    assert checked > 10, checked
+
+
 def test_every_value_is_made_before_it_is_read() -> None:
     found = flow(plan_of("demo step", "card"))
     for value in found.values:
@@ -344,9 +357,10 @@ from oa._inspect.graph import draw_graph
 from oa._inspect.memory import draw_memory
 import hashlib
 total = hashlib.sha256()
-for name in SOME if {forwards} else reversed(SOME):
+names = SOME[-5:]
+for name in names if {forwards} else reversed(names):
     graph(name)
-for name in SOME:
+for name in names:
     made = known(name)
     for part in (to_json(report(made)), explain(made), draw_graph(made).svg(), draw_memory(made).svg()):
         assert " at 0x" not in part and "0x7f" not in part
@@ -357,7 +371,7 @@ print(total.hexdigest())
 
 def test_reports_and_pictures_are_the_same_in_every_process_and_for_every_hash_seed() -> None:
     said = set()
-    for seed, forwards in (("0", True), ("1", False), ("4242", True)):
+    for seed, forwards in (("0", True), ("4242", False)):
         done = subprocess.run(
             [sys.executable, "-c", CODE.format(forwards=forwards)],
             cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True,
