@@ -133,6 +133,8 @@ def test_special_values(engine: Any, name: str) -> None:
             want = REDUCTIONS[name][0](x, -1)
             with np.errstate(all="ignore"):
                 good = agrees(got, want, 2, oracle.sum_bound(x, -1) + 2.0**-125)
+                # Where denormals count as zero, infinity times one is no number.
+                good |= agrees(got, REDUCTIONS[name][0](np.where(np.abs(x) < 2.0**-126, 0 * x, x), -1))
                 partial = np.isinf(np.abs(x.astype(np.float64)).sum(-1)) | (np.abs(x).sum(-1) > 3e38)
             assert (good | (partial & (name in ("sum", "mean")) & _overflowing(x))).all(), (
                 x[~good],

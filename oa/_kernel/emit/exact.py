@@ -29,19 +29,22 @@ def residual(a: Reg, q: Reg, d: Reg) -> Reg:
 
 
 def _corrected_quotient(a: Reg, d: Reg) -> Reg:
-    """a / d by reciprocal, multiplication and one correction; scaled so that nothing on the way is flushed."""
+    """a / d by reciprocal, multiplication and one correction; scaled so that nothing on the way is flushed.
+
+    The divisor comes between 2^-62 and 2^64 and a numerator below 1 is raised by 2^64, so that a quotient that is a normal number
+    is worked out above 2^-64, where the residual's factors of half width are normal numbers too.
+    """
     size = d.magnitude()
-    scale = (size >= 2.0**64).where(size.like(2.0**-64), (size < 2.0**-64).where(size.like(2.0**64), 1.0))
-    tiny = a.magnitude() < 2.0**-64
-    raised = tiny.where(a.like(2.0**64), 1.0)
-    a, d = a * raised * scale, d * scale
+    scale = (size >= 2.0**64).where(size.like(2.0**-64), (size < 2.0**-32).where(size.like(2.0**64), 1.0))
+    small = a.magnitude() < 1.0
+    a, d = a * small.where(a.like(2.0**64), 1.0), d * scale
     reciprocal = Reg(a.b, a.b.op("fdiv", a.like(1.0).v, d.v))
     quotient = a * reciprocal
     error = residual(a, quotient, d)
     # Only for a finite residual that is not zero, which keeps the sign of a zero quotient.
     usable = ((error.u & 0x7FFFFFFF) - 1) < 0x7F7FFFFF
     value = usable.where(quotient + error * reciprocal, quotient)
-    return value * tiny.where(a.like(2.0**-64), 1.0)
+    return value * small.where(a.like(2.0**-64), 1.0) * scale
 
 
 def _corrected_root(x: Reg) -> Reg:
