@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import oa.core  # noqa: F401  every operation is declared once it is imported
 from oa import errors
 from oa._schema.registry import operations
 from tools import inventory, ops_pages

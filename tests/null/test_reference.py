@@ -72,10 +72,16 @@ def test_sections_of_a_docstring() -> None:
 
 def test_pages() -> None:
     pages = {path.name: text for path, text in ops_pages.pages().items()}
-    assert len(pages) == len(ENTRIES) + 1
+    assert len(pages) == len(ENTRIES) + 2
     for entry in ENTRIES.values():
         assert f"]({entry.name.removeprefix('matrix.')}.md)" in pages["README.md"]
     assert "g \\* r" in pages["exp.md"] and "| with int64 | int64, uint64 |" in pages["add.md"]
+
+
+def test_the_page_of_the_class() -> None:
+    assert all(ops_pages.members().values()), "an attribute or method without a docstring"
+    assert "to_numpy() -> np.ndarray[Any, Any]" in ops_pages.members()
+    assert {f"matrix.{name}" for name in ops_pages.OPERATORS.values()} <= set(ENTRIES)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
