@@ -41,4 +41,6 @@ for _name in __all__:
     if inspect.isfunction(_found):
         globals()[_name] = public(_name, _found, __name__)
     elif inspect.isclass(_found):
-        public_methods(_found, "tape" if _found is GradientTape else "", leave=("record",))
+        public_methods(_found, "tape" if _found is GradientTape else "", leave=("record", "step"))
+# Nothing but `step` may hold the gradients when it flushes, or they would be stored: its work is wrapped instead.
+AdamW._update = public("AdamW.step", AdamW._update)  # type: ignore[method-assign]
