@@ -56,7 +56,7 @@ class LoadedPlan(CapturedPlan):
         self._graph, self._owned, self._carried = None, frozenset(), ()
         self._profile = engine._programs.profile
         self._plan = plan
-        self._program = Program(plan, saved.results, tuple(range(len(plan.inputs))), (), "")
+        self._program = Program(plan, saved.results, tuple(range(len(plan.inputs))), (), None)
         _check_results(saved, plan)
         self._nodes = ()
         self._scalars, self._draws = list(saved.words), saved.draws

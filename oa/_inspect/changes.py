@@ -10,7 +10,7 @@ from typing import Any
 
 from oa._device import Profile
 from oa._graph.graph import Graph, GraphNode, Input
-from oa._schema.op import freeze
+from oa._schema.op import Instance, freeze
 
 #: Earlier programs that a new one is compared with, of all engines of the process: so many, with so many operations in all.
 HISTORY, OPERATIONS = 32, 40_000
@@ -95,12 +95,36 @@ def nearest(entry: Entry, earlier: tuple[Entry, ...]) -> Entry | None:
     latest = earlier[::-1]
     same = [other for other in latest if other.operations == entry.operations][:COMPARED]
     if same:
-        return min(same, key=lambda other: sum(1 for _ in _differences(entry, other)))
+        return min(same, key=lambda other: _distance(entry, other))
     return max(
         latest,
         key=lambda o: (o.profile == entry.profile, _alike(entry.operations, o.operations)),
         default=None,
     )
+
+
+def _distance(new: Entry, old: Entry) -> int:
+    """How many things differ between programs of the same operations, counted without saying what, at every lowering."""
+    a, b = new.graph, old.graph
+    inputs = sum(x != y for x, y in zip(a.inputs, b.inputs)) + abs(len(a.inputs) - len(b.inputs))
+    nodes = sum(
+        x.inputs != y.inputs or (x.instance is not y.instance and _differ(x.instance, y.instance))
+        for x, y in zip(a.nodes, b.nodes)
+    )
+    device = new.profile != old.profile or new.without != old.without
+    return (
+        inputs
+        + nodes
+        + device
+        + (a.roots != b.roots)
+        + (new.carried != old.carried)
+        + (new.owned != old.owned)
+    )
+
+
+def _differ(new: Instance, old: Instance) -> bool:
+    """Whether two instances of an operation differ in more than what their operands are."""
+    return new.attrs != old.attrs or new.ins == old.ins
 
 
 def _alike(a: tuple[str, ...], b: tuple[str, ...]) -> int:

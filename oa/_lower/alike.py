@@ -94,24 +94,25 @@ def drafted(
     outputs: Sequence[Ref],
     profile: Profile,
     replaced: Mapping[Ref, Ref],
+    about: Mapping[str, Any],
     make: Callable[[], Draft],
 ) -> Draft:
-    """What `make` gives for a cluster that stores `outputs`, or what it gave for one alike with the values put in, `sources` and
-    `label` aside."""
+    """What `make` gives for a cluster that stores `outputs`, or what it gave for one alike with the values put in; `about` are
+    the fields that an outline does not hold."""
     found = outline(fusion, cluster, outputs, replaced)
     if found is None:
-        return make()
+        return replace(make(), **about)
     store = known(profile)
     draft = store.get(found.key)
     if draft is not None:
-        return _renamed(draft, found.values.__getitem__)
+        return _renamed(draft, found.values.__getitem__, about)
     draft = make()
     number = {ref: k for k, ref in enumerate(found.values)}
-    store[found.key] = replace(_renamed(draft, number.__getitem__), sources=(), label="")
-    return draft
+    store[found.key] = _renamed(draft, number.__getitem__, {"sources": (), "label": "", "cluster": 0})
+    return replace(draft, **about)
 
 
-def _renamed(draft: Draft, new: Callable[[int], int]) -> Draft:
+def _renamed(draft: Draft, new: Callable[[int], int], about: Mapping[str, Any]) -> Draft:
     """A draft about other values. A word names a scalar by its number among the inputs, `-ref - 1`."""
     words = [
         ScalarWord(-new(-w.slot - 1) - 1, w.half) if isinstance(w, ScalarWord) else w for w in draft.words
@@ -121,4 +122,5 @@ def _renamed(draft: Draft, new: Callable[[int], int]) -> Draft:
         operands=tuple([(new(ref), access) for ref, access in draft.operands]),
         words=tuple(words),
         replaces={new(ref): new(source) for ref, source in draft.replaces.items()},
+        **about,
     )

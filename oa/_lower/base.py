@@ -15,14 +15,21 @@ matmul      () or ("nt",)                   matrices in the last two axes, equal
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from oa._graph.graph import Input
 from oa._schema.op import Instance
-from oa._schema.scalar import Scalar
+from oa._schema.scalar import Scalar, topological
 from oa._schema.spec import Spec
 
 Ref = int  #: a node's position (>= 0) or graph input number `-ref - 1` (< 0)
+
+
+@lru_cache(maxsize=4096)
+def body_work(body: Scalar | None) -> tuple[Scalar, ...]:
+    """The scalar operations of a node's body, operands first; none for a node without one."""
+    return () if body is None else tuple(topological([body]))
 
 
 @dataclass(eq=False, slots=True)
@@ -68,6 +75,10 @@ class BaseGraph:
             found = self._known[key] = len(self.nodes)
             self.nodes.append(BaseNode(kind, spec, inputs, params, body, name or kind, (source,)))
         return found
+
+    def forget(self) -> None:
+        """No node will be added: what finds equal ones is not needed any more."""
+        self._known.clear()
 
     def add_instance(self, instance: Instance, inputs: tuple[Ref, ...], source: int) -> Ref:
         """Append a node for a non-composite instance."""

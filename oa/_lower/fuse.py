@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
-from oa._lower.base import BaseGraph, BaseNode, Ref
+from oa._lower.base import BaseGraph, BaseNode, Ref, body_work
 from oa._lower.index import Coords, Data, Ix, broadcast_coords, dims, substitute, through
 from oa._lower.recompute import recompute
 from oa._lower.route import view_source
@@ -34,8 +35,7 @@ _INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along"
 _ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad"})
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """A node that another reads, through views and inline nodes; `coords` None means at elements unknown before run time."""
 
     source: Ref
@@ -140,13 +140,14 @@ class Fusion:
             if node.kind == "view":
                 continue
             shape = iteration_shape(self.base, node)
+            visited = math.prod(shape)
             for operand, coords in zip(node.inputs, operand_coords(self.base, node, dims(shape))):
                 source, at = view_source(self.base, operand, coords, None if coords is None else shape)
                 if source < 0:
                     continue
                 made = self.base.nodes[source].spec
-                identity = coords is not None and at == dims(made.shape) and made.shape == shape
-                uses[source].append((ref, identity, math.prod(shape) > made.size))
+                identity = coords is not None and made.shape == shape and at == dims(shape)
+                uses[source].append((ref, identity, visited > made.size))
         return uses
 
     def _inline(self) -> list[bool]:
@@ -155,7 +156,8 @@ class Fusion:
         leaves: list[frozenset[Ref]] = []  # the stored values that a consumer would read for this node
         for ref, node in enumerate(self.base.nodes):
             below = max((depth[r] for r in node.inputs if r >= 0), default=0)
-            read = frozenset().union(*(leaves[r] if r >= 0 else self._input_leaf(r) for r in node.inputs))
+            below_it = [leaves[r] if r >= 0 else self._input_leaf(r) for r in node.inputs]
+            read = below_it[0] if len(below_it) == 1 else NOTHING.union(*below_it)
             chosen = (
                 node.kind in _ELEMENTWISE
                 and below < MAX_INLINE_DEPTH
@@ -174,7 +176,7 @@ class Fusion:
         uses = self.direct[ref]
         if ref in self.stored or any(self.base.nodes[c].kind not in _INLINE_CONSUMERS for c, _, _ in uses):
             return False
-        work = sc.topological([node.body]) if node.body is not None else []
+        work = body_work(node.body)
         cheap = node.kind in ("pointwise", "pad") and all(n.op in sc.CHEAP for n in work)
         if cheap and tensors == 0:
             return True
@@ -291,7 +293,7 @@ class Fusion:
         return self.tuning != "cpu" and not any(self._is_heavy(self.base.nodes[r]) for r in a.members)
 
     def _is_heavy(self, node: BaseNode) -> bool:
-        return node.body is not None and any(n.op not in sc.CHEAP for n in sc.topological([node.body]))
+        return any(n.op not in sc.CHEAP for n in body_work(node.body))
 
     def _combinations(self, a: Cluster, b: Cluster) -> list[Cluster]:
         """The ways in which the two could be one cluster, shapes considered and edges not."""

@@ -63,8 +63,8 @@ def drafts(
     """The dispatches of all clusters, in an order that respects dependencies. `replaced` as in `donate`."""
     found: list[Draft] = []
     for number, cluster in enumerate(fusion.clusters):
-        made = _drafts(fusion, cluster, profile, number, in_place, replaced)
-        found.extend(replace(draft, cluster=number) for draft in made)
+        for draft in _drafts(fusion, cluster, profile, number, in_place, replaced):
+            found.append(draft if draft.cluster == number else replace(draft, cluster=number))
     return found
 
 
@@ -90,9 +90,9 @@ def _drafts(
         outputs, make = fusion.outputs(cluster), lambda: _fused(fusion, cluster, profile, replaced)
         if not outputs:  # whoever reads it computes it
             return []
-    draft = drafted(fusion, cluster, outputs, profile, replaced, make)
     sources = tuple(sorted({s for r in cluster.members for s in base.nodes[r].sources}))
-    return [replace(draft, sources=sources, label=_label(base, cluster.members))]
+    about = {"sources": sources, "label": _label(base, cluster.members), "cluster": number}
+    return [drafted(fusion, cluster, outputs, profile, replaced, about, make)]
 
 
 def _label(base: BaseGraph, members: list[Ref]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,21 +76,21 @@ def intervals(
 
 def colour(wanted: Sequence[Interval]) -> tuple[dict[Ref, int], int]:
     """Offsets such that values alive together do not overlap, and the bytes needed: first fit, largest first."""
-    placed: list[tuple[int, int, int, int]] = []  # start, end, first and last level, in order
+    alive: dict[
+        int, list[tuple[int, int]]
+    ] = {}  # by level, start and end of what is placed; no two of a level overlap
     offsets: dict[Ref, int] = {}
     total = 0
     for interval in sorted(wanted, key=lambda i: (-i.size, i.first, i.ref)):
         size = -(-interval.size // ALIGNMENT) * ALIGNMENT
-        first, last = interval.first, interval.last
+        levels = [alive.setdefault(level, []) for level in range(interval.first, interval.last + 1)]
         at = 0
-        for start, stop, begun, ended in placed:
-            if ended < first or last < begun:
-                continue
+        for start, stop in sorted({span for level in levels for span in level}):
             if start - at >= size:
                 break
-            if stop > at:
-                at = stop
-        insort(placed, (at, at + size, first, last))
+            at = max(at, stop)
+        for level in levels:
+            level.append((at, at + size))
         offsets[interval.ref] = at
         total = max(total, at + size)
     return offsets, total

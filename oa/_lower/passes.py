@@ -65,7 +65,12 @@ class Program:
     results: tuple[Binding, ...]
     stored_inputs: tuple[int, ...]
     scalar_inputs: tuple[int, ...]
-    base_text: str
+    base: BaseGraph | None  #: what was lowered, None for a program from a file
+
+    @property
+    def base_text(self) -> str:
+        """What was lowered, one line a node."""
+        return "" if self.base is None else self.base.text()
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ def lower(
     prove(plan, [[_identity(base, ref) for ref, _ in found[k].operands] for k in order], parents, profile)
     check_in_place(plan, [found[k].nest for k in order])
     results = tuple(_binding(base, root, outputs, stored) for root in base.roots)
-    return Program(plan, results, stored, scalars, base.text())
+    return Program(plan, results, stored, scalars, base)
 
 
 def _check_sizes(fusion: Fusion, profile: Profile) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oa._lower.base import Ref
+from oa._lower.base import Ref, body_work
 from oa._lower.index import Coords, dims, substitute, through
 from oa._schema import scalar as sc
 
@@ -74,7 +74,7 @@ def _leaves(fusion: Fusion, cluster: Cluster, ref: Ref) -> tuple[list[tuple[Ref,
         node = base.nodes[at]
         on_the_way = node.spec.size == size and at in cluster.members and at not in fusion.stored
         if at == ref or fusion.inline[at] or (node.kind == "pointwise" and on_the_way):
-            work = sc.topological([node.body]) if node.body is not None else []
+            work = body_work(node.body)
             operations += sum(1 for n in work if n.op not in ("arg", "const", "cast"))
             if (
                 node.kind != "pointwise"

@@ -74,6 +74,7 @@ def route(base: BaseGraph, profile: Profile, owned: frozenset[int] = frozenset()
         if ref < 0 or new.nodes[ref].kind == "view" or ref in taken:
             ref = new.roots[k] = copy_of(new, ref, unique=k)
         taken.add(ref)
+    new.forget()
     return new
 
 
