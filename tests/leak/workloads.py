@@ -19,6 +19,7 @@ import oa
 from oa import matrix as m
 from oa import ml, programs
 from oa._kernel.emit import nest_compile
+from oa._lower import alike
 from oa._run import pipelines
 from oa._schema import registry, scalar, spec
 from oa._vk import counts
@@ -104,6 +105,7 @@ def new_shapes(engine: oa.Engine) -> Step:
     """Shapes never seen before, each with a plan; now and then one of 24 kernels, more than small tables hold."""
     number = [0]
     programs.CAPACITY, pipelines.SPARE, nest_compile._KERNELS.capacity = 16, 8, 16
+    alike.known(engine._programs.profile).capacity = 16
     for operation in registry.operations().values():
         operation.cache.capacity = 32
 
