@@ -75,6 +75,8 @@ _NOTICED: set[str] = set()
 class Engine(Capable, Evidence):
     """Owns one Vulkan device. Operations on its values are recorded at once and run when a value is read or `flush` is called.
 
+    A `with` block closes it at its end; inside, it is what operations without an engine argument run on.
+
     Args:
         device: "auto" (the best device; `OA_DEVICE` overrides), "gpu", "cpu", an index, a UUID or part of a name.
         profile: "strict" (Vulkan 1.3) or "compat" (1.2); None takes the best the device has.
