@@ -1,4 +1,4 @@
-"""The matrix product that stands for a machine's speed in this minute: 4 x 8 elements an invocation, straight from storage buffers.
+"""The matrix product that stands for a machine's speed in this minute: 4 x 8 elements an invocation, from storage buffers.
 
     python -m bench.lab.prototype [DEVICE]        GFLOP/s of 512 x 512 x 512 by the clock, best of five
 
