@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from oa._lower.index import Dim, Ix, Quotient, Remainder, dims, inverse, through
 from oa._lower.passes import PASSES, Program, lower
 from oa.errors import ArgumentError
 from tests.null.lower_rig import PROFILES, Recorder, graph_of, lowered, profile
+from tools.kernels import _hook
 
 TOOL = Path(sys.prefix) / f"lib/python3.{sys.version_info[1]}/site-packages/cmeel.prefix/bin/spirv-val"
 ALL = {v.name: v for v in (*REGISTERS, *LANES, *TEXELS, *TILES, *VECTORS)}
@@ -263,6 +265,18 @@ def test_every_kernel_of_the_pack_has_its_hook() -> None:
         assert not any(code == 54 and o[2] & 2 for code, o in found), (
             "nothing is kept from the driver's inlining"
         )
+
+
+def test_a_build_whose_hook_did_not_survive_fails() -> None:
+    """Marked, it is found, and its mark taken away; inlined or not marked, nothing is written."""
+    recipe = REGISTERS[0].recipe
+    kernel = default().kernel(recipe.name, "descriptor")
+    words = list(memoryview(kernel.words).cast("I"))
+    with pytest.raises(SystemExit, match=r"registers_4x4 keeps 0 functions apart, wanted 1"):
+        _hook(recipe, kernel.words)
+    place = next(k for k in range(5, len(words)) if words[k] == 5 << 16 | 54 and words[k + 2] == kernel.hook)
+    words[place + 3] |= 2
+    assert _hook(recipe, struct.pack(f"<{len(words)}I", *words)) == (kernel.words, kernel.hook)
 
 
 def problem(variant: Variant) -> Problem:
