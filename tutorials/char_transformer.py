@@ -51,6 +51,13 @@ class Recipe:
     peak: float = 3e-3
     warmup: int = 50
 
+    def __post_init__(self) -> None:
+        """ArgumentError for numbers that no run can have; what the layers check is left to them."""
+        for name, least in (("seed", 0), ("steps", 1), ("batch", 1), ("context", 1), ("layers", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not least <= value < 2**63:
+                raise oa.errors.ArgumentError(f"--{name} {value}: wanted a whole number of {least} or more")
+
 
 #: What `--help` says of each field of the recipe.
 RECIPE_HELP = {
@@ -113,6 +120,10 @@ class Trainer:
     """Model, optimiser and data on one engine; `step` is one update and the thing that gets captured."""
 
     def __init__(self, engine: oa.Engine, recipe: Recipe, corpus: Corpus) -> None:
+        if recipe.context >= len(corpus.held_out):
+            raise oa.errors.ArgumentError(
+                f"--context {recipe.context}: the held-out text has {len(corpus.held_out)} characters; choose fewer"
+            )
         self.engine, self.recipe, self.corpus = engine, recipe, corpus
         self.model = CharTransformer(engine, recipe, len(corpus.symbols))
         rate = ml.warmup_cosine(recipe.peak, steps=recipe.steps, warmup=recipe.warmup, floor=0.1)
@@ -278,6 +289,21 @@ def prototype_rate() -> float:
     return 0.0 if done.returncode else float(done.stdout)
 
 
+def count(text: str) -> int:
+    """A command line's whole number of 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 0 or more")
+    return int(text)
+
+
+def above_zero(text: str) -> float:
+    """A command line's number above 0."""
+    value = float(text)
+    if not 0.0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Train a character-level Transformer language model on the text that every CPython carries."
@@ -300,16 +326,16 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="continue from a checkpoint (default: the one in the folder of results)",
     )
     parser.add_argument(
-        "--stop-at", type=int, metavar="STEP", help="save and stop after this update, as Ctrl-C would"
+        "--stop-at", type=count, metavar="STEP", help="save and stop after this update, as Ctrl-C would"
     )
     parser.add_argument(
         "--eager", action="store_true", help="record every step anew instead of replaying a captured one"
     )
     parser.add_argument(
-        "--length", type=int, default=300, help="characters to generate (default %(default)s)"
+        "--length", type=count, default=300, help="characters to generate (default %(default)s)"
     )
     parser.add_argument(
-        "--temperature", type=float, default=0.8, help="of the generated text (default %(default)s)"
+        "--temperature", type=above_zero, default=0.8, help="of the generated text (default %(default)s)"
     )
     for item in fields(Recipe):
         text = f"{RECIPE_HELP[item.name]} (default {item.default})"

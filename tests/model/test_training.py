@@ -206,6 +206,29 @@ def test_wrong_resume_is_one_line_and_an_exit_status(
     assert "--batch 5 contradicts" in errors[2]
 
 
+@pytest.mark.parametrize("option", ["seed -5", "steps -1", "steps 0", "batch 0", "batch -1", "layers -1", "layers 0", "context 0",
+                                    "context 999999", "width 0", "heads 5", "peak nan", "peak -1", "warmup 9999"])  # fmt: skip
+def test_an_impossible_recipe_is_one_line(
+    tmp_path: Path, device_name: str, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    name, value = option.split()
+    assert demo.main([*arguments(tmp_path, device_name), f"--{name}", value]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and said[0].startswith("error: ") and value in said[0]
+
+
+@pytest.mark.parametrize(
+    "option", ["temperature 0", "temperature nan", "temperature x", "length -1", "length 2.5", "stop-at -3"]
+)
+def test_an_impossible_option_is_explained(
+    tmp_path: Path, device_name: str, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    name, value = option.split()
+    with pytest.raises(SystemExit) as caught:
+        demo.main([*arguments(tmp_path, device_name), f"--{name}={value}"])
+    assert caught.value.code == 2 and f"--{name}" in capsys.readouterr().err
+
+
 def test_batches_depend_on_seed_and_step_only() -> None:
     long, short = demo.Recipe(steps=50), demo.Recipe(steps=20)
     a, b = demo.batch_starts(long, 1000), demo.batch_starts(short, 1000)
