@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oa._graph.state import State
     from oa._schema.dtype import (
         DType,
+        bfloat16,
         bool_,
         float16,
         float32,
@@ -61,6 +62,7 @@ _PUBLIC = {
     "int8": "_schema.dtype",
     "float64": "_schema.dtype",
     "float16": "_schema.dtype",
+    "bfloat16": "_schema.dtype",
 }
 
 
@@ -88,6 +90,7 @@ __all__ = [
     "Roofline",
     "State",
     "__version__",
+    "bfloat16",
     "bool_",
     "core",
     "default_engine",

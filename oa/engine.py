@@ -55,7 +55,7 @@ from oa.errors import (
 from oa.evidence import Evidence, limit_of, whole
 from oa.plan import CapturedPlan, capture
 from oa.programs import Programs
-from oa.support import Capable, Guarded, missing
+from oa.support import Capable, guard
 
 call.trace_composite = trace
 
@@ -151,9 +151,7 @@ class Engine(Capable, Evidence):
         self._tapes: list[Any] = []
         self._profiler: Profiler | None = None
         self._lines: dict[tuple[str, int], tuple[Node, ...]] = {}
-        self._supported: dict[Any, bool] = {}
-        if missing(self.device.profile):
-            self.__class__ = _GuardedEngine
+        guard(self)
         self._seed = whole(seed, "Engine: seed") & 0xFFFFFFFFFFFFFFFF
         self._draws = 0
         parts = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
@@ -613,10 +611,6 @@ class Engine(Capable, Evidence):
         order: `compilations` says what else had changed.
         """
         return {**self._executor.counters.as_dict(), **self._programs.counters()}
-
-
-class _GuardedEngine(Guarded, Engine):
-    """The Engine of a device that lacks a dtype."""
 
 
 def _words(value: Value) -> list[int]:

@@ -90,6 +90,20 @@ class Guarded:
         return super().upload(spec, array, facade)  # type: ignore[misc]
 
 
+#: By class of Engine: the same with refusals in front.
+_GUARDED: dict[Any, Any] = {}
+
+
+def guard(engine: Any) -> None:
+    """Make an Engine refuse the dtypes that its device lacks; one that lacks none stays as it is, and as fast."""
+    if missing(engine.device.profile):
+        kind = type(engine)
+        if kind not in _GUARDED:
+            about = {"__doc__": kind.__doc__, "__module__": kind.__module__}
+            _GUARDED[kind] = type(kind.__name__, (Guarded, kind), about)
+        engine.__class__ = _GUARDED[kind]
+
+
 # -- asking
 
 
@@ -124,9 +138,10 @@ def supports(engine: Any, dtype: Any, op: str | Callable[..., Any] | None = None
     if function.__name__ in _FROM_HOST:
         return True
     key = (wanted, function)
-    found: bool | None = engine._supported.get(key)
+    known: dict[Any, bool] = engine.__dict__.setdefault("_supported", {})
+    found = known.get(key)
     if found is None:
-        found = engine._supported[key] = _tried(engine, wanted, function)
+        found = known[key] = _tried(engine, wanted, function)
     return found
 
 
@@ -250,4 +265,4 @@ def _operand(engine: Any, dtype: DType, shape: Shape) -> Any:
     return registry.value_type("Matrix")(engine, value)
 
 
-__all__ = ["Capable", "Guarded", "dtypes_of", "missing", "supports"]
+__all__ = ["Capable", "Guarded", "dtypes_of", "guard", "missing", "supports"]

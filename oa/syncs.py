@@ -31,7 +31,11 @@ class Syncs:
     """The part of an Engine that reports hidden reads."""
 
     _warns_on_sync = False
-    is_recording: bool
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether a capture is open."""
+        raise NotImplementedError
 
     @property
     def warn_on_sync(self) -> bool:

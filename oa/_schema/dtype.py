@@ -11,16 +11,16 @@ from oa.errors import DTypeError
 
 
 class DType:
-    """One data type. `kind` is NumPy's: b(ool) i(nt) u(nsigned) f(loat)."""
+    """One data type. `kind` is NumPy's: b(ool) i(nt) u(nsigned) f(loat); `numpy` that of the elements in memory."""
 
     __slots__ = ("bits", "itemsize", "kind", "name", "numpy")
 
-    def __init__(self, name: str, kind: str, itemsize: int) -> None:
+    def __init__(self, name: str, kind: str, itemsize: int, held: str | None = None) -> None:
         self.name = name
         self.kind = kind
         self.itemsize = itemsize
         self.bits = itemsize * 8
-        self.numpy: np.dtype[Any] = np.dtype(name)
+        self.numpy: np.dtype[Any] = np.dtype(held or name)
 
     def __repr__(self) -> str:
         return f"oa.{self.name}"
@@ -41,11 +41,15 @@ bool_ = DType("bool", "b", 1)
 int8, int16, int32, int64 = (DType(f"int{8 * n}", "i", n) for n in (1, 2, 4, 8))
 uint8, uint16, uint32, uint64 = (DType(f"uint{8 * n}", "u", n) for n in (1, 2, 4, 8))
 float16, float32, float64 = (DType(f"float{8 * n}", "f", n) for n in (2, 4, 8))
+#: float32 without its last 16 bits. NumPy has none: its elements are held as uint16.
+bfloat16 = DType("bfloat16", "f", 2, "uint16")
 
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 FLOATING = (float16, float32, float64)
-ALL: tuple[DType, ...] = (bool_, *SIGNED, *UNSIGNED, *FLOATING)
+ALL: tuple[DType, ...] = (bool_, *SIGNED, *UNSIGNED, *FLOATING, bfloat16)
+#: Floats of 16 bits, computed in float32 and rounded to their dtype after each operation.
+HALVES = (float16, bfloat16)
 #: The device capabilities that a dtype needs, by name; what is not here every device has.
 CAPABILITIES: dict[DType, tuple[str, ...]] = {
     int64: ("int64",),
@@ -53,7 +57,7 @@ CAPABILITIES: dict[DType, tuple[str, ...]] = {
     float64: ("float64", "int64"),
 }
 _BY_NAME = {d.name: d for d in ALL}
-_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL if d is not bfloat16}
 
 #: Least and greatest number of each integer dtype.
 _RANGE = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.is_integer}
@@ -72,10 +76,17 @@ def _table() -> dict[tuple[DType, DType], DType]:
         for unsigned in UNSIGNED[:-1]:
             wide = signed if signed.bits > unsigned.bits else SIGNED[UNSIGNED.index(unsigned) + 1]
             table[signed, unsigned] = table[unsigned, signed] = wide
+    for other in FLOATING:
+        table[bfloat16, other] = table[other, bfloat16] = float32 if other is float16 else other
     return table
 
 
 _PROMOTE = _table()
+
+
+def _of_numpy(dtype: np.dtype[Any]) -> DType | None:
+    """NumPy's, and the bfloat16 of ml_dtypes."""
+    return bfloat16 if dtype.name == "bfloat16" else _BY_NUMPY.get(dtype)
 
 
 def as_dtype(value: Any) -> DType:
@@ -94,7 +105,7 @@ def as_dtype(value: Any) -> DType:
             if value is None
             else _BY_NAME.get(value)
             if isinstance(value, str)
-            else _BY_NUMPY.get(np.dtype(value))
+            else _of_numpy(np.dtype(value))
         )
     except TypeError:
         found = None

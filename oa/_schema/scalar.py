@@ -10,7 +10,18 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oa._schema.dtype import DType, as_float, bool_, float16, float32, float64, int32, uint32, uint64
+from oa._schema.dtype import (
+    DType,
+    as_float,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    uint32,
+    uint64,
+)
 from oa._schema.interning import Interned
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -63,6 +74,8 @@ def bit_pattern(value: bool | int | float, dtype: DType) -> int:
     """The bits that stand for `value` in a register of `dtype`: 64 for 64-bit dtypes, else the 32 of an argument word."""
     if dtype.kind == "f" and isinstance(value, int):
         value = as_float(value)
+    if dtype is bfloat16:
+        value = _as_bfloat(as_float(value))
     if dtype is float16:
         value = _as_half(float(value))
     if dtype.kind == "f" and dtype.itemsize == 8:
@@ -89,6 +102,17 @@ def words_of(value: bool | int | float, dtype: DType) -> list[int]:
     """The argument words of a Python number, low first."""
     bits = bit_pattern(value, dtype)
     return [bits & 0xFFFFFFFF, bits >> 32] if dtype.itemsize == 8 else [bits]
+
+
+def _as_bfloat(value: float) -> float:
+    """The nearest bfloat16."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    step = (
+        max(math.frexp(value)[1], -125) - 8
+    )  # of the last bit; numbers below 2^-126 are multiples of 2^-133
+    found = math.ldexp(round(math.ldexp(value, -step)), step)
+    return found if abs(found) < 2.0**128 else math.copysign(math.inf, value)
 
 
 def _as_half(value: float) -> float:

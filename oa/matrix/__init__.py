@@ -4,6 +4,7 @@ import inspect
 import sys
 
 from oa._schema.dtype import (
+    bfloat16,
     bool_,
     float16,
     float32,
@@ -195,6 +196,7 @@ __all__ = [
     "atan2",
     "atanh",
     "bernoulli",
+    "bfloat16",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",

@@ -11,13 +11,14 @@ import numpy as np
 
 from oa._schema import expr
 from oa._schema.declare import primitive
-from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, as_float, float32, int32, weak_kind
+from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, as_float, bfloat16, float32, int32, weak_kind
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.scalar import Scalar, arg
 from oa._schema.spec import Spec, as_shape, spec
 from oa.engine import Engine, default_engine
 from oa.errors import ArgumentError, DTypeError, OutOfMemory, ShapeError
+from oa.matrix.bfloat import bits_of, widened
 from oa.matrix.surface import shown
 from oa.matrix.value import Matrix
 
@@ -348,6 +349,10 @@ def _own_dtype(array: np.ndarray[Any, Any]) -> DType:
 
 
 def _converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    if array.dtype.name == "bfloat16" and dtype is not bfloat16:
+        array = widened(bits_of(array))
+    elif dtype is bfloat16 and array.dtype.kind in "biufV":
+        return bits_of(array)
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"matrix.from_numpy: dtype {array.dtype} holds no numbers oa has")
     if dtype.is_integer and array.dtype.kind == "f":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, common, join_weak, promote, weak_kind
+from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, bfloat16, common, join_weak, promote, weak_kind
 from oa.errors import ArgumentError, DTypeError
 from oa.matrix.value import Matrix
 
@@ -61,6 +61,8 @@ def finfo(type: Any) -> FloatInfo:
     found = _dtype_of(type)
     if not found.is_float:
         raise DTypeError(f"matrix.finfo: {found.name} is not floating-point; see matrix.iinfo")
+    if found is bfloat16:
+        return FloatInfo(16, 2.0**-7, (2 - 2.0**-7) * 2.0**127, -(2 - 2.0**-7) * 2.0**127, 2.0**-126, found)
     info = np.finfo(found.numpy)
     return FloatInfo(
         found.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), found

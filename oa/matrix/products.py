@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import float16, float32, promote
+from oa._schema.dtype import HALVES, float32, promote
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
@@ -55,7 +55,7 @@ def _swapped(x: Matrix) -> Matrix:
 def matmul(a: Matrix, b: Matrix) -> Matrix:
     """The matrix product over the last two axes, batch axes broadcast; rank-1 operands as NumPy has them.
 
-    Integer products wrap in the common dtype of a and b, float16 accumulates in float32. Other dtypes than these two floats go
+    Integer products wrap in the common dtype of a and b, 16-bit floats accumulate in float32. Other dtypes than these floats go
     element by element, without a kernel of their own. Raises ShapeError when the inner extents differ, DTypeError for bool.
 
     Shapes: (..., m, k) and (..., k, n) give (..., m, n), batch axes broadcast.
@@ -91,8 +91,8 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
 def _product(a: Matrix, b: Matrix) -> Matrix:
     if a.dtype is float32:
         return _matmul(a, b)
-    if a.dtype is float16:
-        return astype(_matmul(astype(a, float32), astype(b, float32)), float16)
+    if a.dtype in HALVES:
+        return astype(_matmul(astype(a, float32), astype(b, float32)), a.dtype)
     left, right = reshape(a, (*a.shape, 1)), reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
     return sum(multiply(left, right), axis=-2, dtype=a.dtype)
 

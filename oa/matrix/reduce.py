@@ -8,7 +8,7 @@ from typing import Any
 
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import DType, bool_, float16, float32, int32, uint32
+from oa._schema.dtype import HALVES, DType, bool_, float32, int32, uint32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import DTypeError, ShapeError
@@ -151,8 +151,8 @@ def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
     """
     if not x.dtype.is_float:
         raise DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)")
-    if x.dtype is float16:  # a sum may lie beyond its range
-        return astype(mean(astype(x, float32), axis, keepdims=keepdims), float16)
+    if x.dtype in HALVES:  # a sum may lie beyond its range
+        return astype(mean(astype(x, float32), axis, keepdims=keepdims), x.dtype)
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.mean"))
     return divide(sum(x, axis, keepdims=keepdims), float(count))
 
@@ -168,8 +168,8 @@ def var(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool
     >>> oa.matrix.var(oa.matrix.from_list(engine, [1.0, 2.0, 3.0, 6.0])).item()
     3.5
     """
-    if x.dtype is float16:
-        return astype(var(astype(x, float32), axis, correction=correction, keepdims=keepdims), float16)
+    if x.dtype in HALVES:
+        return astype(var(astype(x, float32), axis, correction=correction, keepdims=keepdims), x.dtype)
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.var"))
     centred = x - mean(x, axis, keepdims=True)
     return divide(sum(square(centred), axis, keepdims=keepdims), float(builtins.max(count - correction, 0.0)))

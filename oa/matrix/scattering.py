@@ -13,7 +13,7 @@ from typing import Any
 from oa._graph.node import again
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import float16, float32, int32, limits_of, uint32
+from oa._schema.dtype import HALVES, float32, int32, limits_of, uint32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
@@ -203,8 +203,8 @@ def _scattered(x: Matrix, places: Matrix, rows: Matrix, mode: str) -> Matrix:
     n = rows.shape[1]
     if x.size == 0 or rows.size == 0:
         return again(x)
-    if x.dtype is float16 and mode != "replace":  # rounded once, at the end
-        return astype(_scattered(astype(x, float32), places, astype(rows, float32), mode), float16)
+    if x.dtype in HALVES and mode != "replace":  # rounded once, at the end
+        return astype(_scattered(astype(x, float32), places, astype(rows, float32), mode), x.dtype)
     places = _wrapped(places, count)
     if mode == "replace":
         source = _last(places, count)
@@ -343,8 +343,8 @@ def _segments(rows: Matrix, segments: Matrix, count: int, mode: str, name: str) 
 def segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
     """(count, ...): row v is the sum of the rows (n, ...) whose integer segment (n,) is v; 0 where there is none.
 
-    Segments need not be sorted; those outside [0, count) do not count, negative ones neither. float16 is summed in float32.
-    Deterministic: the order of additions follows from shapes and segments alone.
+    Segments need not be sorted; those outside [0, count) do not count, negative ones neither. 16-bit floats are summed in
+    float32. Deterministic: the order of additions follows from shapes and segments alone.
 
     Shapes: (n, ...) and (n,) give (count, ...).
     Dtypes: numeric; segments are integers.
@@ -354,8 +354,8 @@ def segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
     >>> oa.matrix.segment_sum(oa.matrix.ones(engine, 3), oa.matrix.from_list(engine, [1, 0, 1]), 2).tolist()
     [1.0, 2.0]
     """
-    if rows.dtype is float16:
-        return astype(segment_sum(astype(rows, float32), segments, count), float16)
+    if rows.dtype in HALVES:
+        return astype(segment_sum(astype(rows, float32), segments, count), rows.dtype)
     return _segments(rows, segments, count, "add", "segment_sum")[0]
 
 
@@ -371,8 +371,8 @@ def segment_prod(rows: Matrix, segments: Matrix, count: int) -> Matrix:
     >>> oa.matrix.segment_prod(oa.matrix.from_list(engine, [2, 3]), segments, 2).tolist()
     [1, 6]
     """
-    if rows.dtype is float16:
-        return astype(segment_prod(astype(rows, float32), segments, count), float16)
+    if rows.dtype in HALVES:
+        return astype(segment_prod(astype(rows, float32), segments, count), rows.dtype)
     return _segments(rows, segments, count, "multiply", "segment_prod")[0]
 
 
@@ -392,8 +392,8 @@ def segment_mean(rows: Matrix, segments: Matrix, count: int) -> Matrix:
         raise DTypeError(
             f"matrix.segment_mean: {rows.dtype.name} is not floating-point; cast with .astype(oa.float32)"
         )
-    if rows.dtype is float16:
-        return astype(segment_mean(astype(rows, float32), segments, count), float16)
+    if rows.dtype in HALVES:
+        return astype(segment_mean(astype(rows, float32), segments, count), rows.dtype)
     total, counts = _segments(rows, segments, count, "add", "segment_mean")
     return total / astype(counts, rows.dtype)
 

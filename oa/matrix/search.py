@@ -8,7 +8,7 @@ from typing import Any
 
 from oa._schema import expr
 from oa._schema.declare import pointwise, primitive
-from oa._schema.dtype import bool_, float16, float32, int32, promote, uint32, uint64
+from oa._schema.dtype import HALVES, bool_, float32, int32, promote, uint32, uint64
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.scalar import Scalar
@@ -36,7 +36,7 @@ def sort_key(x: Matrix) -> Matrix:
 
 
 def _key(x: Spec) -> Scalar:
-    value = expr.cast(Expr("arg", (), 0), float32) if x.dtype is float16 else Expr("arg", (), 0)
+    value = expr.cast(Expr("arg", (), 0), float32) if x.dtype in HALVES else Expr("arg", (), 0)
     wide = x.dtype.itemsize == 8
     dtype, sign = (uint64, 1 << 63) if wide else (uint32, 1 << 31)
     if x.dtype.is_float:

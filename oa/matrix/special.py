@@ -7,7 +7,7 @@ from typing import Any
 
 from oa._schema import expr
 from oa._schema.declare import pointwise
-from oa._schema.dtype import float16, float32, float64, int32, int64, uint32, uint64
+from oa._schema.dtype import bfloat16, float16, float32, float64, int32, int64, uint32, uint64
 from oa.errors import DTypeError
 from oa.matrix.create import zeros_like
 from oa.matrix.dtypes import result_type
@@ -32,8 +32,8 @@ def logaddexp(a: Operand, b: Operand) -> Matrix:
     return _call("add", _call("max", a, b), _call("log1p", _call("exp", _call("neg", _call("abs", apart)))))
 
 
-def _next(a: Any, b: Any, width: int) -> Any:
-    """One step in the integers that order floats of `width` bits, 0 for both zeros."""
+def _next(a: Any, b: Any, width: int, step: int = 1) -> Any:
+    """`step` steps in the integers that order floats of `width` bits, 0 for both zeros."""
     unsigned, signed, top = (uint64, int64, 1 << 63) if width == 64 else (uint32, int32, 1 << 31)
 
     def order(bits: Any) -> Any:
@@ -42,7 +42,7 @@ def _next(a: Any, b: Any, width: int) -> Any:
 
     bits, target = _call(f"bitcast_u{width}", a), _call(f"bitcast_u{width}", b)
     start, stop = order(bits), order(target)
-    moved = start + expr.where(_call("lt", start, stop), expr.cast(1, signed), expr.cast(-1, signed))
+    moved = start + expr.where(_call("lt", start, stop), expr.cast(step, signed), expr.cast(-step, signed))
     negative = expr.where(_call("lt", moved, 0), expr.cast(top, unsigned), expr.cast(0, unsigned))
     sign = expr.where(_call("eq", moved, 0), _call("band", bits, top), negative)
     there = _call("bor", expr.cast(_call("abs", moved), unsigned), sign)
@@ -81,6 +81,12 @@ def _next16(a: Operand, b: Operand) -> Matrix:
     return expr.cast(expr.where(either, math.nan, found), float16)  # type: ignore[return-value]
 
 
+@pointwise(kinds="f")
+def _next_bfloat(a: Operand, b: Operand) -> Matrix:
+    x, y = expr.cast(a, float32), expr.cast(b, float32)  # type: ignore[arg-type]
+    return expr.cast(_next(x, y, 32, 1 << 16), bfloat16)  # type: ignore[return-value]
+
+
 def nextafter(a: Operand, b: Operand) -> Matrix:
     """The float next to a on the way to b; b where they are equal, NaN if either is.
 
@@ -97,7 +103,7 @@ def nextafter(a: Operand, b: Operand) -> Matrix:
         raise DTypeError(
             f"matrix.nextafter: {found.name} is not accepted; wanted floating-point. Cast first: x.astype(oa.float32)"
         )
-    return {float16: _next16, float64: _next64}.get(found, _next32)(a, b)
+    return {float16: _next16, bfloat16: _next_bfloat, float64: _next64}.get(found, _next32)(a, b)
 
 
 def real(x: Matrix) -> Matrix:

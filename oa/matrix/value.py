@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from oa._graph.node import again, stand_for
-from oa._schema.dtype import DType
+from oa._schema.dtype import DType, bfloat16
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, CopyError, OaError, ShapeError, UfuncError
+from oa.matrix import bfloat
 
 if TYPE_CHECKING:
     from oa.engine import Engine
@@ -76,9 +77,17 @@ class Matrix(Typed):
     # -- observation
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """A NumPy copy. Runs what is pending and waits."""
+        """A NumPy copy. Runs what is pending and waits.
+
+        Of bfloat16, which NumPy lacks, an array of ml_dtypes.bfloat16; DTypeError where that package is not installed.
+        """
         found: np.ndarray[Any, Any] = self._engine.read(self._value)
-        return found
+        return bfloat.as_numpy(found) if self.dtype is bfloat16 else found
+
+    def _numbers(self) -> np.ndarray[Any, Any]:
+        """As `to_numpy`, bfloat16 as float32."""
+        found: np.ndarray[Any, Any] = self._engine.read(self._value)
+        return bfloat.widened(found) if self.dtype is bfloat16 else found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
@@ -89,11 +98,11 @@ class Matrix(Typed):
 
     def tolist(self) -> Any:
         """Nested Python lists; a number for rank 0."""
-        return self.to_numpy().tolist()
+        return self._numbers().tolist()
 
     def to_list(self) -> list[Any]:
         """All elements in row-major order as one flat list."""
-        return self.to_numpy().reshape(-1).tolist()
+        return self._numbers().reshape(-1).tolist()
 
     def read_f32(self) -> list[float]:
         """All elements of a float32 value in row-major order as one flat list of floats."""
@@ -113,7 +122,7 @@ class Matrix(Typed):
             raise ShapeError(
                 f"item: the value has {self.size} elements, wanted 1; index it first, or use tolist()"
             )
-        return self.to_numpy().reshape(-1)[0].item()
+        return self._numbers().reshape(-1)[0].item()
 
     def _hidden(self, construct: str) -> None:
         """Called before a read that the user's code does not name; see `Engine.warn_on_sync`."""
@@ -159,7 +168,7 @@ class Matrix(Typed):
 
     def _rows(self) -> Iterator[Matrix]:
         self._hidden("iteration")
-        held = None if self._engine.is_recording else self.to_numpy()
+        held = None if self._engine.is_recording else self._engine.read(self._value)
         for k in range(self.shape[0]):
             row = self[k]
             if held is not None:
@@ -175,7 +184,7 @@ class Matrix(Typed):
             return f"Matrix(captured, {head})"
         self._hidden("print")
         try:
-            text = np.array2string(self.to_numpy(), threshold=64, edgeitems=3, precision=6, prefix="Matrix(")
+            text = np.array2string(self._numbers(), threshold=64, edgeitems=3, precision=6, prefix="Matrix(")
         except OaError as error:
             return f"Matrix(unreadable: {type(error).__name__}, {head})"
         return f"Matrix({text}, {head})"
@@ -235,7 +244,11 @@ class Matrix(Typed):
             raise ArgumentError(
                 f"to_device: device is {device!r}; wanted an oa.Engine, the array API's device object. Make one: oa.Engine()"
             )
-        return self if device is self._engine else _operations.from_numpy(device, self.to_numpy())
+        return (
+            self
+            if device is self._engine
+            else _operations.from_numpy(device, self._numbers(), dtype=self.dtype)
+        )
 
     # -- protocols
 
@@ -274,6 +287,8 @@ class Matrix(Typed):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles elements and dtype, not the engine: loading puts the value on the default engine of its thread."""
         self._hidden("pickle")
+        if self.dtype is bfloat16:
+            return _narrowed, (self._numbers(),)
         return _operations.from_numpy, (self.to_numpy(),)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Matrix:
@@ -424,6 +439,12 @@ class Matrix(Typed):
 
     def __invert__(self) -> Matrix:
         return _operations.bitwise_invert(self)
+
+
+def _narrowed(numbers: np.ndarray[Any, Any]) -> Matrix:
+    """Loads a pickled bfloat16 value."""
+    found: Matrix = _operations.from_numpy(numbers, dtype=bfloat16)
+    return found
 
 
 #: DLPack's number of the host.

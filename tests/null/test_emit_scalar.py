@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oa._kernel.emit import half, prelude, scalar_float, scalar_int
+from oa._kernel.emit import bfloat, half, prelude, scalar_float, scalar_int
 from oa._kernel.emit import spirv as sp
 from oa._kernel.emit.ir import Buffer, Builder
 from oa._kernel.emit.reg import Reg
@@ -24,6 +24,7 @@ from oa._schema.dtype import (
     UNSIGNED,
     DType,
     as_dtype,
+    bfloat16,
     bool_,
     float16,
     float32,
@@ -34,8 +35,11 @@ from oa._schema.dtype import (
 from oa.errors import InternalError
 from tests.null.emit_rig import listing, validate
 from tests.null.test_emit_interpreter import DTYPE, Array, NumpyBuilder
+from tests.oracle.bfloat import rounded, widened
 
 ADDRESSINGS = ("address", "descriptor")
+#: The dtypes that NumPy has.
+HELD = tuple(d for d in ALL if d is not bfloat16)
 TRUST = (frozenset(), frozenset(("ffma",)), frozenset(("fdiv", "fsqrt")))
 BINARY = frozenset(
     "add sub mul div min max floordiv mod pow atan2 hypot copysign band bor bxor shl shr umulhi".split()
@@ -238,7 +242,7 @@ def test_shifts(name: str, dtype: DType) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", HELD, ids=lambda d: d.name)
 @pytest.mark.parametrize("name", sorted(schema.COMPARISONS))
 def test_comparisons(name: str, dtype: DType) -> None:
     if dtype.is_float:
@@ -327,7 +331,7 @@ def test_float_to_integer_saturates(source: DType, target: DType) -> None:
 
 
 @pytest.mark.parametrize("source", [bool_, *SIGNED, *UNSIGNED], ids=lambda d: d.name)
-@pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
+@pytest.mark.parametrize("target", HELD, ids=lambda d: d.name)
 def test_integer_casts_wrap(source: DType, target: DType) -> None:
     values = grids(source)[0]
     with np.errstate(over="ignore"):
@@ -347,6 +351,30 @@ def test_every_half_is_packed_and_unpacked() -> None:
     back = half.packed(wide).v.data
     nan = np.isnan(halves())
     assert np.array_equal(back[~nan], bits[~nan]) and np.all((back[nan] & 0x7FFF) == 0x7E00)
+
+
+def test_every_bfloat_is_packed_and_unpacked() -> None:
+    """All 2^16 patterns, NaNs with their payloads."""
+    bits = np.arange(1 << 16, dtype=np.uint32)
+    b: Any = NumpyBuilder()
+    wide = bfloat.unpacked(Reg(b, Array(Ty.U32, bits)))
+    assert np.array_equal(wide.v.data.view(np.uint32), bits << 16)
+    assert np.array_equal(bfloat.packed(wide).v.data, bits)
+
+
+def test_rounding_to_bfloat() -> None:
+    """Ties, neighbours of ties, subnormals and overflow, from float32 and from float64."""
+    every = widened(np.arange(1 << 16, dtype=np.uint16))
+    with np.errstate(all="ignore"):
+        line = np.sort(every[np.isfinite(every)].astype(np.float64))
+        ties = (line[1:] + line[:-1]) / 2
+        ends = [3.3961775e38, 3.3961776e38, 3.4e38, 1e300, np.inf, np.nan]
+        given = np.concatenate([line, ties, ties * (1 + 2.0**-40), ties * (1 - 2.0**-40), ends])
+        for x in (given, given.astype(np.float32)):
+            b: Any = NumpyBuilder()
+            wide = Reg(b, Array(Ty.F64 if x.dtype == np.float64 else Ty.F32, x))
+            got = half.from_double(wide, bfloat.rounded) if x.dtype == np.float64 else bfloat.rounded(wide)
+            assert same(got.v.data, rounded(x)).all()
 
 
 def test_rounding_to_half() -> None:

@@ -31,6 +31,11 @@ NAMES = [d.name for d in ALL]
 
 def common(left: str, right: str) -> str | None:
     """The array API's table: kinds mix with themselves, integers with integers, as NumPy has it where `oa` has the result."""
+    if "bfloat16" in (left, right):
+        if left == right:
+            return left
+        other = left if right == "bfloat16" else right
+        return {"float16": "float32", "float32": "float32", "float64": "float64"}.get(other)
     kinds = {np.dtype(left).kind, np.dtype(right).kind}
     found = np.result_type(left, right)
     defined = len(kinds) == 1 or (kinds == {"i", "u"} and found.kind == "i")

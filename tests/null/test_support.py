@@ -160,7 +160,7 @@ def test_kernels_need_no_capability_that_is_missing(small: Engine, name: str, dt
 
 def test_supports_of_operations(large: Engine, small: Engine) -> None:
     table = {
-        "exp": "float16 float32 float64",
+        "exp": "float16 float32 float64 bfloat16",
         "matrix.add": " ".join(d.name for d in ALL if d is not oa.bool_),
         "bitwise_and": " ".join(d.name for d in ALL if not d.is_float),
         "uniform": "float32",
@@ -169,8 +169,8 @@ def test_supports_of_operations(large: Engine, small: Engine) -> None:
         "sort": " ".join(d.name for d in ALL),
         "unique_values": " ".join(d.name for d in ALL),
         "take": " ".join(d.name for d in ALL),
-        "mean": "float16 float32 float64",
-        "ml.layer_norm": "float16 float32 float64",
+        "mean": "float16 float32 float64 bfloat16",
+        "ml.layer_norm": "float16 float32 float64 bfloat16",
     }
     for name, dtypes in table.items():
         found = [d.name for d in ALL if large.supports(d, name)]

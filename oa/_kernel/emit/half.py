@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from oa._kernel.emit.reg import Reg
 from oa._kernel.emit.types import Ty
 
@@ -23,13 +25,14 @@ def rounded(x: Reg) -> Reg:
     return (found | (x.u & 0x80000000)).f
 
 
-def from_double(x: Reg) -> Reg:
-    """The float16 nearest to a float64. On the way to float32 a lost bit stays visible as an odd last bit."""
+def from_double(x: Reg, narrowed: Callable[[Reg], Reg] = rounded) -> Reg:
+    """The float16, or what `narrowed` makes of a float32, nearest to a float64: a bit that float32 loses stays visible as an
+    odd last bit."""
     near = x.to(Ty.F32)
     back = near.to(Ty.F64)
     bits = near.u
     toward_zero = (back.magnitude() > x.magnitude()).where(bits - 1, bits)
-    return rounded((back.ne(x) & (near.magnitude() < float("inf"))).where(toward_zero | 1, bits).f)
+    return narrowed((back.ne(x) & (near.magnitude() < float("inf"))).where(toward_zero | 1, bits).f)
 
 
 def unpacked(h: Reg) -> Reg:

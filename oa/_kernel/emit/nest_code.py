@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from oa._kernel.emit import half
+from oa._kernel.emit import bfloat, half
 from oa._kernel.emit.ir import Buffer, Builder, Ty, Value
 from oa._kernel.emit.nest import Address, Instr, Nest, Target
 from oa._kernel.emit.reg import Reg
@@ -134,7 +134,8 @@ def _part(b: Builder, dtype: DType, word: Value) -> Value:
         return b.op("shr_s", b.bitcast(Ty.I32, b.op("shl", word, up)), up)
     low = b.op("and", word, b.const(Ty.U32, (1 << dtype.bits) - 1))
     if dtype.is_float:
-        return half.unpacked(Reg(b, low)).v
+        unpacked = bfloat.unpacked if dtype.name == "bfloat16" else half.unpacked
+        return unpacked(Reg(b, low)).v
     return b.op("ine", low, b.const(Ty.U32, 0)) if dtype.name == "bool" else low
 
 
@@ -231,7 +232,8 @@ def _packed(b: Builder, dtype: DType, values: Sequence[Value]) -> Value:
     total: Value | None = None
     for k, value in enumerate(values):
         if dtype.is_float:
-            bits = half.packed(Reg(b, value)).v
+            packed = bfloat.packed if dtype.name == "bfloat16" else half.packed
+            bits = packed(Reg(b, value)).v
         elif dtype.kind == "i":
             bits = b.op("and", b.bitcast(Ty.U32, value), b.const(Ty.U32, (1 << dtype.bits) - 1))
         elif value.ty is Ty.BOOL:

@@ -1,8 +1,8 @@
 """One typed scalar operation of the schema, emitted on register values.
 
-Registers: float32 and float16 are F32, integers narrower than 32 bits are I32 or U32 holding values of their range, bool is
-BOOL, 64-bit dtypes are registers of their own. Semantics are those of the Python array API standard, and NumPy's where it is
-silent; what integers leave undefined (division by zero, shifts by the width or more, casts out of range) is given a fixed
+Registers: float32, float16 and bfloat16 are F32, integers narrower than 32 bits are I32 or U32 holding values of their range,
+bool is BOOL, 64-bit dtypes are registers of their own. Semantics are those of the Python array API standard, and NumPy's where
+it is silent; what integers leave undefined (division by zero, shifts by the width or more, casts out of range) is given a fixed
 value here.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from oa._kernel.emit import half, philox, prelude, scalar_cast, scalar_float, scalar_int
+from oa._kernel.emit import philox, prelude, scalar_cast, scalar_float, scalar_int
 from oa._kernel.emit.reg import Reg
 from oa._kernel.emit.scalar_cast import REGISTER
 from oa._kernel.emit.types import Ty, Value
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oa._kernel.emit.ir import Builder
     from oa._schema.dtype import DType
 
-#: float16 results that need no rounding: they are operands, or change the sign alone.
+#: Results of 16-bit floats that need no rounding: they are operands, or change the sign alone.
 _ROUNDED = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "round", "sign"))
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _Float = Callable[..., Reg]
@@ -75,8 +75,9 @@ def emit_op(b: Builder, op: str, out: DType, ins: tuple[DType, ...], args: Seque
 
 
 def _rounded(b: Builder, op: str, out: DType, value: Value) -> Value:
-    """A float16 result rounded to its dtype."""
-    return half.rounded(Reg(b, value)).v if out.name == "float16" and op not in _ROUNDED else value
+    """A result of a 16-bit float dtype rounded to it."""
+    narrowed = scalar_cast.NARROWED.get(out.name)
+    return value if narrowed is None or op in _ROUNDED else narrowed(Reg(b, value)).v
 
 
 __all__ = ["REGISTER", "emit_op"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from oa._kernel.emit import half
+from collections.abc import Callable
+
+from oa._kernel.emit import bfloat, half
 from oa._kernel.emit.reg import Reg
 from oa._kernel.emit.types import Ty
 
 #: Register type of each dtype.
 REGISTER: dict[str, Ty] = {
     "float32": Ty.F32, "int32": Ty.I32, "uint32": Ty.U32, "uint8": Ty.U32, "bool": Ty.BOOL, "float16": Ty.F32,
+    "bfloat16": Ty.F32,
     "float64": Ty.F64, "int8": Ty.I32, "int16": Ty.I32, "uint16": Ty.U32, "int64": Ty.I64, "uint64": Ty.U64,
 }  # fmt: skip
+#: How a float32 is rounded to the dtypes that live in its registers.
+NARROWED: dict[str, Callable[[Reg], Reg]] = {"float16": half.rounded, "bfloat16": bfloat.rounded}
 #: Width of the integer dtypes that are narrower than their register.
 _NARROW = {"int8": 8, "int16": 16, "uint8": 8, "uint16": 16}
 
@@ -33,9 +38,10 @@ def cast(x: Reg, source: str, target: str) -> Reg:
     if source == "bool":
         return Reg(x.b, x.b.select(x.v, x.b.const(ty, 1), x.b.const(ty, 0)))
     if ty.is_float:
-        if target != "float16":
+        narrowed = NARROWED.get(target)
+        if narrowed is None:
             return x.to(ty)
-        return half.from_double(x) if source == "float64" else half.rounded(x.to(ty))
+        return half.from_double(x, narrowed) if source == "float64" else narrowed(x.to(ty))
     return _from_float(x, target) if x.v.ty.is_float else wrapped(x.to(ty), target)
 
 
