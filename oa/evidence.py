@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oa import _device
 from oa._inspect.changes import Compilation
 from oa.errors import ArgumentError, CaptureError
+from oa.inspection import path_of
 from oa.syncs import Syncs
 
 if TYPE_CHECKING:
@@ -110,4 +111,4 @@ class Evidence(Syncs):
         self._check()
         if self._capture is not None:
             raise CaptureError("engine.load_plan inside a capture: load the plan before the capture")
-        return LoadedPlan(self, os.fspath(path))
+        return LoadedPlan(self, path_of(path, "engine.load_plan"))

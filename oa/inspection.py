@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oa._device import Roofline
+from oa.errors import ArgumentError
+
 if TYPE_CHECKING:
-    from oa._device import Roofline
     from oa._inspect.subject import Subject
+
+
+def path_of(path: Any, name: str) -> Path:
+    """The path that `name` was given; ArgumentError when it is none."""
+    if (
+        not isinstance(path, (str, os.PathLike))
+        or not isinstance(os.fspath(path), str)
+        or "\0" in os.fspath(path)
+    ):
+        raise ArgumentError(f"{name}: path is {str(path)[:60]!r}; wanted a str or pathlib.Path")
+    return Path(path)
+
+
+def _roofline(given: Any, name: str) -> Roofline | None:
+    if given is not None and not isinstance(given, Roofline):
+        raise ArgumentError(f"{name}: roofline is {str(given)[:60]!r}; wanted oa.Roofline(...) or None")
+    return given
 
 
 class Inspectable:
@@ -35,9 +55,9 @@ class Inspectable:
         """
         from oa._inspect.explain import explain
 
-        return explain(self._subject().with_roofline(roofline))
+        return explain(self._subject().with_roofline(_roofline(roofline, "plan.explain")))
 
-    def graph(self, path: str | Path, roofline: Roofline | None = None) -> Path:
+    def graph(self, path: str | os.PathLike[str], roofline: Roofline | None = None) -> Path:
         """Draw the plan as SVG and return the path. Dispatches are boxes, a row of them for each level, between inputs above and
         outputs below; lines are what they exchange. Boxes tell kernel, bytes, operations and the least time for them; whole
         names and the user's lines appear under the pointer. Equal plans give equal files.
@@ -50,9 +70,10 @@ class Inspectable:
         """
         from oa._inspect.graph import draw_graph
 
-        return draw_graph(self._subject().with_roofline(roofline)).write(path)
+        target, subject = path_of(path, "plan.graph"), self._subject()
+        return draw_graph(subject.with_roofline(_roofline(roofline, "plan.graph"))).write(target)
 
-    def memory_plot(self, path: str | Path) -> Path:
+    def memory_plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw the plan's scratch arena as SVG and return the path. Each value is a rectangle, its bytes over the levels that
         need it; a stair shows the bytes alive. The arena's size, the lower bound and the level that needs most are marked.
 
@@ -64,7 +85,7 @@ class Inspectable:
         """
         from oa._inspect.memory import draw_memory
 
-        return draw_memory(self._subject()).write(path)
+        return draw_memory(self._subject()).write(path_of(path, "plan.memory_plot"))
 
     def report(self) -> dict[str, Any]:
         """The plan as plain data, for tools. `semantic` holds the operations recorded, by their schema ids (None for a loaded

@@ -47,8 +47,8 @@ class LoadedPlan(CapturedPlan):
     `parameters` lists that by name. Values and cells that were saved with the plan are bound already.
     """
 
-    def __init__(self, engine: Any, path: str | Path) -> None:
-        data, sections = planfile.read(Path(path))
+    def __init__(self, engine: Any, path: Path) -> None:
+        data, sections = planfile.read(path)
         saved: SavedPlan = planfile.decode(SavedPlan, data)
         _check_maker(saved, engine)
         plan = _plan(saved, sections, engine)

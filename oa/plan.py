@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from oa._schema.value import Typed
 from oa.audit import audit
 from oa.config import CONFIG
 from oa.errors import ArgumentError, CaptureError, DTypeError, EngineMismatch, ShapeError
-from oa.inspection import Inspectable
+from oa.inspection import Inspectable, path_of
 
 if TYPE_CHECKING:
     from oa._inspect.subject import Subject
@@ -377,7 +378,9 @@ class CapturedPlan(Inspectable):
     _input_names: Mapping[int, str] = {}
     _cell_names: Mapping[int, str] = {}
 
-    def save(self, path: str | Path, names: Mapping[str, Any] | None = None, values: bool = False) -> Path:
+    def save(
+        self, path: str | os.PathLike[str], names: Mapping[str, Any] | None = None, values: bool = False
+    ) -> Path:
         """Write the plan with its kernels to a file that `engine.load_plan` reads, in any process; return the path.
 
         Args:
@@ -412,7 +415,13 @@ class CapturedPlan(Inspectable):
 
         self.engine._check()
         self.engine.flush()
-        return save(self, path, names, values)
+        if names is not None and not isinstance(names, Mapping):
+            raise ArgumentError(
+                f"plan.save: names is a {type(names).__name__}; wanted a dict from names to cells and values"
+            )
+        if not isinstance(values, bool):
+            raise ArgumentError(f"plan.save: values is {str(values)[:60]!r}; wanted True or False")
+        return save(self, path_of(path, "plan.save"), names, values)
 
     # -- looking inside
 

@@ -116,9 +116,8 @@ def cell_of(thing: Any) -> State | None:
     return found if isinstance(found, State) else None
 
 
-def save(plan: Any, path: str | Path, names: Mapping[str, Any] | None, values: bool) -> Path:
+def save(plan: Any, target: Path, names: Mapping[str, Any] | None, values: bool) -> Path:
     """See `CapturedPlan.save`."""
-    target = Path(path)
     sections = _Sections()
     plan._complete()
     called = _Names(plan, names or {})
@@ -183,6 +182,8 @@ class _Names:
         self._of_input = {k: plan._input_names.get(k, f"in{k}") for k in range(len(plan._slots))}
         named: set[int] = set()
         for name, thing in given.items():
+            if not isinstance(name, str):
+                raise ArgumentError(f"plan.save: names has the key {str(name)[:60]!r}; wanted a str")
             cell = cell_of(thing)
             if cell is not None:
                 if id(cell) in self._of_cell and id(cell) not in named:
