@@ -6,7 +6,8 @@ import math
 from typing import NamedTuple
 
 from oa._schema.dtype import bool_, int32, uint32
-from oa.errors import DTypeError, ShapeError
+from oa._schema.spec import as_shape
+from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.create import arange
 from oa.matrix.elementwise import astype, equal, floor_divide, remainder, sign
 from oa.matrix.indexing import _indices, take
@@ -14,6 +15,7 @@ from oa.matrix.reduce import argmax, sum
 from oa.matrix.scan import cumulative_sum
 from oa.matrix.shape import reshape
 from oa.matrix.sorting import argsort, inverse
+from oa.matrix.surface import shown
 from oa.matrix.value import Matrix
 
 
@@ -65,7 +67,7 @@ def moe_expert_plan(indices: Matrix, count: int) -> ExpertPlan:
     Shapes: counts and offsets (count,), token, expert and slot (tokens k,), inverse (tokens, k).
     Dtypes: integer; the results are int32.
     Gradient: none: indices are not floating-point.
-    Raises: ShapeError unless indices have rank 2; DTypeError for indices that are no integers.
+    Raises: ShapeError unless indices have rank 2, or for a negative count; DTypeError for indices that are no integers.
 
     >>> plan = oa.matrix.moe_expert_plan(oa.matrix.from_list(engine, [[2, 0], [0, 1]]), 3)
     >>> (plan.counts.tolist(), plan.offsets.tolist(), plan.token.tolist())
@@ -74,6 +76,7 @@ def moe_expert_plan(indices: Matrix, count: int) -> ExpertPlan:
     found = _indices(indices, indices, "moe_expert_plan")
     if found.ndim != 2:
         raise ShapeError(f"matrix.moe_expert_plan: indices have shape {found.shape}; wanted (tokens, k)")
+    (count,) = as_shape((count,), "matrix.moe_expert_plan")
     tokens, k = found.shape
     flat = reshape(found, (tokens * k,))
     experts = reshape(arange(found.engine, count), (count, 1))
@@ -96,7 +99,8 @@ def moe_routing_bias_update(mask: Matrix, bias: Matrix, k: int, gamma: float) ->
     Shapes: mask (..., experts) and bias (experts,) give (experts,); the axes in front count the tokens.
     Dtypes: floating-point.
     Gradient: g to the bias.
-    Raises: ShapeError where the shapes do not fit; DTypeError for a bias that is not floating-point.
+    Raises: ShapeError where the shapes do not fit; DTypeError for a bias that is not floating-point; ArgumentError unless k is
+    an int from 1 to the number of experts.
 
     >>> mask = oa.matrix.from_list(engine, [[1.0, 0.0], [1.0, 0.0]])
     >>> oa.matrix.moe_routing_bias_update(mask, oa.matrix.zeros(engine, 2), 1, 0.5).tolist()
@@ -109,6 +113,10 @@ def moe_routing_bias_update(mask: Matrix, bias: Matrix, k: int, gamma: float) ->
     if not bias.dtype.is_float:
         raise DTypeError(
             f"matrix.moe_routing_bias_update: the bias is {bias.dtype.name}; cast it with .astype(oa.float32)"
+        )
+    if not hasattr(k, "__index__") or not 1 <= k <= bias.size:
+        raise ArgumentError(
+            f"matrix.moe_routing_bias_update: k is {shown(k)}; wanted how many of {bias.size} experts a token has"
         )
     load = sum(astype(mask, bias.dtype), axis=tuple(range(mask.ndim - 1)))
     share = math.prod(mask.shape[:-1]) * k / bias.size if bias.size else 0.0
