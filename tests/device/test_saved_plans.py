@@ -113,6 +113,27 @@ def test_a_plan_saved_with_its_values_runs_as_it_is(engine: Any, tmp_path: Path)
     assert engine.rng_state == draws
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int64", "int16", "uint8", "bool"])
+def test_values_of_every_width_are_kept(any_engine: Any, dtype: str, tmp_path: Path) -> None:
+    engine = any_engine
+    if not engine.supports(dtype):
+        pytest.skip(f"the device has no {dtype}")
+    x = m.from_numpy(engine, np.arange(35, dtype=np.float32).reshape(5, 7)).astype(dtype)
+    cell = oa.State(engine, x)
+    engine.flush()
+    plan = engine.capture(lambda: (m.transpose(x), m.concat([x, cell.value])))
+    path = plan.save(tmp_path / "p.oap", values=True)
+    loaded = engine.load_plan(path)
+    for one, other in zip(run_once(engine, plan), run_once(engine, loaded)):
+        assert one.dtype is other.dtype is x.dtype
+        assert one.astype("float32").tolist() == other.astype("float32").tolist()
+
+
+def run_once(engine: Any, plan: Any) -> Any:
+    engine.submit(plan)
+    return plan.outputs
+
+
 def test_saving_writes_the_same_file_again_and_also_from_a_loaded_plan(engine: Any, tmp_path: Path) -> None:
     scene = Scene(engine)
     plan = scene.capture()
