@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from oa._schema.dtype import as_dtype
+from oa._schema.dtype import DType, as_dtype, bfloat16
 from oa.errors import ArgumentError, CopyError, DTypeError
+from oa.matrix.bfloat import widened
+from oa.matrix.capsule import Lent
 from oa.matrix.create import engine_of, from_list, from_numpy, full
 from oa.matrix.elementwise import astype, positive
 from oa.matrix.shape import stack
@@ -43,9 +45,10 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
             return made if dtype is None else astype(made, dtype)
         return from_list(engine, obj, dtype=dtype)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
-        return from_numpy(engine, _on_host(obj), dtype=dtype)
+        held, own = _on_host(obj)
+        return from_numpy(engine, held, dtype=own if dtype is None else dtype)
     array = np.asarray(obj)
-    if array.dtype.kind not in "biufc":
+    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
         raise ArgumentError(
             f"matrix.asarray: obj is {shown(obj)}; wanted numbers, nested or in an array, or a Matrix"
         )
@@ -88,22 +91,25 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> M
         )
     if copy is False:
         raise CopyError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
-    return from_numpy(engine_of(None, device), _on_host(x))
+    held, own = _on_host(x)
+    return from_numpy(engine_of(None, device), held, dtype=own)
 
 
-def _on_host(x: Any) -> np.ndarray[Any, Any]:
-    """The producer's elements as a NumPy array, a view where the producer lends one."""
+def _on_host(x: Any) -> tuple[np.ndarray[Any, Any], DType | None]:
+    """The producer's elements as a NumPy array, a view where the producer lends one; of bfloat16 as float32, and the dtype."""
     kind, index = x.__dlpack_device__()
     if int(kind) not in _HOSTS:
         raise ArgumentError(
             f"matrix.from_dlpack: the {type(x).__name__} is on device ({int(kind)}, {index}); copy it to the host first"
         )
+    lent = Lent(x)
     try:
-        return np.from_dlpack(x)
+        found = np.from_dlpack(lent)
     except RuntimeError as error:  # what NumPy says of a dtype that it does not have
         raise DTypeError(
             f"matrix.from_dlpack: {error}; convert the {type(x).__name__} to another dtype first"
         ) from None
+    return (widened(found), bfloat16) if lent.is_bfloat16 else (found, None)
 
 
 #: DLPack's numbers of devices whose memory the host reads: CPU, pinned for CUDA, pinned for ROCm, CUDA managed.

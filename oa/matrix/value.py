@@ -12,7 +12,7 @@ from oa._schema.dtype import DType, bfloat16
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, CopyError, OaError, ShapeError, UfuncError
-from oa.matrix import bfloat
+from oa.matrix import bfloat, capsule
 
 if TYPE_CHECKING:
     from oa.engine import Engine
@@ -272,8 +272,10 @@ class Matrix(Typed):
             raise ArgumentError("__dlpack__: the capsule holds host memory; stream must be None")
         if dl_device is not None and tuple(map(int, dl_device)) != _HOST:
             raise ArgumentError(f"__dlpack__: dl_device {dl_device}; the capsule is on the host, (1, 0)")
-        held = self.to_numpy()
-        return held.__dlpack__() if max_version is None else held.__dlpack__(max_version=max_version)
+        how: dict[str, Any] = {} if max_version is None else {"max_version": max_version}
+        if self.dtype is bfloat16:
+            return capsule.exported(self._engine.read(self._value), **how)
+        return self.to_numpy().__dlpack__(**how)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(1, 0): capsules hold host memory."""

@@ -13,6 +13,7 @@ import pytest
 
 import oa
 from oa import matrix as m
+from oa.matrix import capsule
 from oa.ml import GradientTape
 from tests.device.matrix_rig import LAYOUTS, MODES, place, run
 from tests.oracle import matrix as oracle
@@ -272,6 +273,7 @@ def test_on_the_host_with_ml_dtypes(any_engine: Any) -> None:
     assert same_bits(found.view(np.uint16), bits(ALL)) or same(found.astype(np.float32), ALL)
     assert same(m.from_numpy(any_engine, x, dtype="float32").to_numpy(), ALL)
     assert np.asarray(held[:3]).dtype == kind
+    assert m.asarray(x[:3], device=any_engine).dtype is oa.bfloat16
 
 
 def test_on_the_host_without(any_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +288,37 @@ def test_on_the_host_without(any_engine: Any, monkeypatch: pytest.MonkeyPatch) -
     assert [float(v) for v in x] == x.tolist()
     assert "bfloat16" in repr(x)
     assert x.astype("float32").to_numpy().dtype == np.float32
+
+
+class Elsewhere:
+    """Another library's bfloat16 value."""
+
+    def __init__(self, x: Any, code: int = 4) -> None:
+        self.x, self.code = x, code
+
+    def __dlpack_device__(self) -> Any:
+        return self.x.__dlpack_device__()
+
+    def __dlpack__(self, **how: Any) -> Any:
+        made = self.x.__dlpack__(**{k: v for k, v in how.items() if k == "max_version"})
+        assert capsule._code(made).value == self.code
+        return made
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 5), ()], ids=str)
+def test_dlpack(any_engine: Any, shape: tuple[int, ...]) -> None:
+    """Both kinds of capsule say bfloat16; what is lent from one has the same elements."""
+    x = numbers(shape, seeded("dlpack", str(shape)))
+    held = m.from_numpy(any_engine, x, dtype="bfloat16")
+    for version in (None, (1, 0)):
+        made = held.__dlpack__(max_version=version)
+        assert capsule._code(made).value == capsule.BFLOAT
+    back = m.from_dlpack(Elsewhere(held), device=any_engine)
+    assert back.dtype is oa.bfloat16 and same(wide(back), x)
+    assert same(wide(m.asarray(Elsewhere(held), device=any_engine)), x)
+    assert m.asarray(Elsewhere(held), dtype="float32", device=any_engine).dtype is oa.float32
+    plain = m.from_numpy(any_engine, x)
+    assert m.from_dlpack(Elsewhere(plain, 2), device=any_engine).dtype is oa.float32
 
 
 def test_pickled_and_moved(any_engine: Any) -> None:
