@@ -69,8 +69,9 @@ def _text(data: dict[str, Any]) -> bytes:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".tmp", dir=path.parent)
+    temporary = ""
     try:
+        handle, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".tmp", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         os.replace(temporary, path)

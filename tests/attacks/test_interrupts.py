@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -293,3 +294,31 @@ def test_ctrl_c_ends_a_wait(how: str, device_name: str) -> None:
         timeout=300,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3 interrupts\n", "")
+
+
+def test_a_plan_is_saved_as_a_whole_or_not_at_all_and_loading_leaves_nothing(
+    any_engine: Any, tmp_path: Path, full: bool
+) -> None:
+    engine = any_engine
+    x, cell = m.ones(engine, (64,)), oa.State(engine, m.zeros(engine, (64,)))
+
+    def step() -> Any:
+        cell.assign(cell.value + x)
+        return cell.value * 2.0
+
+    plan = engine.capture(step)
+    path = plan.save(tmp_path / "plan.oap", values=True)
+    content = path.read_bytes()
+    for _ in lines(37 if full else 101, lambda k: interrupted(k, lambda: plan.save(path, values=True))):
+        assert path.read_bytes() == content
+        assert [p.name for p in tmp_path.iterdir()] == ["plan.oap"], "nothing temporary is left"
+    gc.collect()
+    engine.trim()
+    before = engine.memory.allocated
+    for _ in lines(101 * whole(full), lambda k: interrupted(k, lambda: engine.load_plan(path))):
+        gc.collect()
+        engine.trim()
+        assert engine.memory.allocated <= before
+    loaded = engine.load_plan(path)
+    engine.submit(loaded)
+    assert set(loaded.outputs.tolist()) == {2.0}
