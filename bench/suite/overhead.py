@@ -79,6 +79,7 @@ def child(device: str, quick: bool) -> None:
         rows = [
             eager(engine, rounds),
             record_only(engine, rounds),
+            eager_step(engine, rounds),
             eager_read(engine, rounds),
             replay(engine, rounds),
             *submit(engine, rounds),
@@ -151,6 +152,39 @@ def record_only(engine: Any, rounds: int) -> Row:
         return call()
 
     return Row("eager add 2x3, recording alone", "us", interleave({"oa": measure}, rounds))
+
+
+def eager_step(engine: Any, rounds: int) -> Row:
+    """A training step of a small Transformer block, forward, gradients, AdamW and flush, for each operation that it records."""
+    from oa import matrix, ml
+
+    block = ml.TransformerBlock(engine, 16, 2)
+    optimizer = ml.AdamW(block.parameters(), lr=1e-3)
+    x = matrix.uniform(engine, (1, 8, 16), seed=5)
+    flush, recorded = engine.flush, 0
+
+    def counted() -> None:
+        nonlocal recorded
+        recorded = len(engine._batch.nodes)
+        flush()
+
+    def step() -> None:
+        with ml.GradientTape() as tape:
+            loss = matrix.mean(matrix.square(block(x)))
+        optimizer.step(tape.gradient(loss, optimizer.parameters))
+
+    step()  # makes the optimiser's state
+    engine.flush = counted
+    step()
+    del engine.flush
+    once = host_us(step, 3)
+
+    def measure() -> float:
+        engine.wait()
+        return once() / recorded
+
+    name = f"eager training step of a Transformer block, each of its {recorded} operations"
+    return Row(name, "us", interleave({"oa": measure}, rounds))
 
 
 def eager_read(engine: Any, rounds: int) -> Row:
