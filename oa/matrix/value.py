@@ -281,11 +281,6 @@ class Matrix(Typed):
         """(1, 0): capsules hold host memory."""
         return _HOST
 
-    def __buffer__(self, flags: int) -> memoryview:
-        """A copy on the host (Python 3.12 and later): `memoryview(m)`, `bytes(m)`."""
-        self._hidden("memoryview()")
-        return self.to_numpy().data
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles elements and dtype, not the engine: loading puts the value on the default engine of its thread."""
         self._hidden("pickle")

@@ -194,3 +194,9 @@ def test_torch_refusals(any_engine: Any, torch: Any) -> None:
         m.from_dlpack(torch.ones(2, requires_grad=True), device=any_engine)
     with pytest.raises(oa.errors.DTypeError, match="complex64"):
         m.from_dlpack(torch.ones(2, dtype=torch.complex64), device=any_engine)
+
+
+def test_a_matrix_is_no_buffer(any_engine: Any) -> None:
+    """torch.asarray takes an object with a buffer before one with DLPack, and reads it as float32 whatever its dtype."""
+    with pytest.raises(TypeError):
+        memoryview(m.arange(3, device=any_engine))

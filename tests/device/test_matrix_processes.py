@@ -17,7 +17,15 @@ def python(code: str, device: str, *, timeout: int = 120) -> subprocess.Complete
     """Run a program in a fresh interpreter on the tests' device."""
     environment = {**os.environ, "OA_DEVICE": device, "PYTHONFAULTHANDLER": "1"}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-W",
+            "ignore:This process:DeprecationWarning",
+            "-c",
+            textwrap.dedent(code),
+        ],
         cwd=ROOT,
         env=environment,
         capture_output=True,

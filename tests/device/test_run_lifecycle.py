@@ -116,7 +116,11 @@ EXIT = """
 @pytest.mark.parametrize("how", ("held", "dropped", "cycle", "thread", "closed late"))
 def test_exit_with_work_pending_never_crashes(device_name: str, how: str) -> None:
     root = Path(__file__).parent.parent.parent
-    environment = {**os.environ, "PYTHONPATH": str(root), "OA_VALIDATE": ""}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
+        "OA_VALIDATE": "",
+    }
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(EXIT), how, device_name],
         env=environment,
