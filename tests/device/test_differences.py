@@ -152,6 +152,19 @@ def rank(e: Any) -> None:
     refuses(lambda: m.zeros(e, (1,) * 9), "rank 9", kind=errors.ShapeError)
 
 
+@says("bfloat16")
+def short_floats(e: Any) -> None:
+    x = m.astype(m.from_list(e, [1.0, 257.0]), oa.bfloat16)
+    assert x.dtype is oa.bfloat16 and x.tolist() == [1.0, 256.0]
+    assert m.astype(x, oa.float32).to_numpy().tolist() == [1.0, 256.0]
+    try:
+        import ml_dtypes
+    except ImportError:
+        refuses(x.to_numpy, "ml_dtypes")
+    else:
+        assert x.to_numpy().dtype == ml_dtypes.bfloat16
+
+
 @says("order of a sum")
 def order(e: Any) -> None:
     data = np.random.default_rng(3).normal(size=(7, 1000)).astype(np.float32)
@@ -231,7 +244,9 @@ def flat(e: Any) -> None:
 
 def test_every_row_is_checked() -> None:
     assert list(dict.fromkeys(ROWS)) == ROWS and len(ROWS) > 15
-    assert set(ROWS) == set(CHECKS)
+    assert set(ROWS) == set(CHECKS), (
+        "every row of docs/differences.md wants a check here, and every check a row"
+    )
     assert not re.search(r"\bTODO\b", PAGE)
 
 
