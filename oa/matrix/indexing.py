@@ -1,4 +1,4 @@
-"""Indexing: basic indices are views; integer values gather. Adjoints are deterministic."""
+"""Indexing: basic indices are views; integer values gather. Their gradients are in `oa.matrix.scattering`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import builtins
 from typing import Any
 
 from oa._schema import spec as sp
-from oa._schema.declare import gradient, primitive
+from oa._schema.declare import primitive
 from oa._schema.dtype import float32, int32, uint32
-from oa._schema.op import Inference, Instance
+from oa._schema.op import Inference
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.create import arange
 from oa.matrix.elementwise import astype, clip, equal, where
-from oa.matrix.products import matmul
-from oa.matrix.reduce import sum
-from oa.matrix.shape import broadcast_to, expand_dims, permute_dims, reshape
+from oa.matrix.shape import broadcast_to, expand_dims
 from oa.matrix.value import Matrix
-
-#: Elements of the one-hot matrix up to which a gather's adjoint is a matrix product.
-_ONE_HOT_LIMIT = 1 << 28
 
 
 @primitive("take")
@@ -30,38 +25,8 @@ def _take(x: Matrix, indices: Matrix, axis: int) -> Matrix:
     return Inference((spec(found.dtype, shape),), (axis,))  # type: ignore[return-value]
 
 
-@gradient(_take)
-def _take_gradient(instance: Instance, ct: Matrix, indices: Matrix) -> tuple[Matrix, None]:
-    """Row v of the adjoint sums the cotangent's rows whose index is v, in their order."""
-    axis = instance.attrs["axis"]
-    shape = instance.ins[0].shape
-    rank = indices.ndim
-    order = [*range(axis, axis + rank), *range(axis), *range(axis + rank, ct.ndim)]
-    rest = [e for k, e in enumerate(shape) if k != axis]
-    width = 1
-    for extent in rest:
-        width *= extent
-    rows = reshape(permute_dims(ct, order), (indices.size, width))
-    flat = reshape(_wrapped(indices, shape[axis]), (indices.size,))
-    summed = _segment_sum(rows, flat, shape[axis])
-    back = reshape(summed, (shape[axis], *rest))
-    restore = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
-    return permute_dims(back, restore), None
-
-
 def _wrapped(indices: Matrix, extent: int) -> Matrix:
     return where(indices < 0, indices + extent, indices)
-
-
-def _segment_sum(rows: Matrix, segments: Matrix, count: int) -> Matrix:
-    """(count, width): row v is the sum of the rows whose segment is v."""
-    positions = arange(rows.engine, count)
-    if rows.dtype is float32 and count * segments.size <= _ONE_HOT_LIMIT:
-        hot = equal(expand_dims(positions, 1), expand_dims(segments, 0))
-        return matmul(astype(hot, rows.dtype), rows)
-    hit = equal(reshape(positions, (count, 1, 1)), reshape(segments, (1, segments.size, 1)))
-    zero = 0.0 if rows.dtype.is_float else 0
-    return sum(where(hit, expand_dims(rows, 0), zero), axis=1, dtype=rows.dtype)
 
 
 def take(x: Matrix, indices: Matrix, axis: int | None = None) -> Matrix:
@@ -112,22 +77,6 @@ def _along(x: Matrix, indices: Matrix, axis: int) -> Matrix:
     found: Spec = x  # type: ignore[assignment]
     at: Spec = indices  # type: ignore[assignment]
     return Inference((spec(found.dtype, at.shape),), (axis,))  # type: ignore[return-value]
-
-
-@gradient(_along)
-def _along_gradient(instance: Instance, ct: Matrix, indices: Matrix) -> tuple[Matrix, None]:
-    """Element (.., v, ..) sums the cotangents whose index along the axis is v; with one index a row it is a selection."""
-    axis, shape = instance.attrs["axis"], instance.ins[0].shape
-    extent, count = shape[axis], indices.shape[axis]
-    positions = arange(ct.engine, extent)
-    wrapped = _wrapped(indices, extent)
-    zero = 0.0 if ct.dtype.is_float else 0
-    if count == 1:
-        column = reshape(positions, tuple(extent if k == axis else 1 for k in range(len(shape))))
-        return where(equal(column, wrapped), ct, zero), None
-    column = reshape(positions, tuple(extent if k == axis else 1 for k in range(len(shape) + 1)))
-    hit = equal(column, expand_dims(wrapped, axis))
-    return sum(where(hit, expand_dims(ct, axis), zero), axis=axis + 1, dtype=ct.dtype), None
 
 
 def gather(x: Matrix, indices: Matrix, axis: int = -1) -> Matrix:

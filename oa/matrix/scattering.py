@@ -1,200 +1,25 @@
-"""Scattering: values written to, or combined at, places that are data; sums and extremes of segments. Deterministic.
-
-Nothing is atomic: every result is computed from the values that reach it, in their order. Few values are compared with every
-place; many are sorted by place (stably) and combined by a scan that starts anew at each place.
-"""
+"""Scattering: values written to, or combined at, places that are data; sums and extremes of segments. Deterministic."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from oa._graph.node import again
 from oa._schema import spec as sp
-from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import HALVES, float32, int32, limits_of, uint32
-from oa._schema.op import Inference, Instance
-from oa._schema.spec import Spec, spec
+from oa._schema.dtype import HALVES, float32
 from oa.errors import ArgumentError, DTypeError, ShapeError
-from oa.matrix.create import arange, full, zeros_like
-from oa.matrix.elementwise import add, astype, equal, less_equal, maximum, minimum, multiply, where
-from oa.matrix.indexing import _indices, _wrapped, take
+from oa.matrix.combining import JOIN, combined, last_of, take_unique
+from oa.matrix.elementwise import astype, where
+from oa.matrix.indexing import _indices, _wrapped
 from oa.matrix.interop import asarray
-from oa.matrix.reduce import max, min, prod, sum
-from oa.matrix.scan import BLOCK
-from oa.matrix.search import lower_bound
-from oa.matrix.shape import broadcast_to, concat, permute_dims, reshape, slice
-from oa.matrix.sorting import order_of
+from oa.matrix.shape import broadcast_to, permute_dims, reshape
 from oa.matrix.value import Matrix
 
-#: Products of places and values up to which each value is compared with each place.
-_COMPARISONS = 1 << 22
-_JOIN: dict[str, Callable[[Any, Any], Matrix]] = {
-    "add": add,
-    "multiply": multiply,
-    "max": maximum,
-    "min": minimum,
-}
-MODES = ("replace", *_JOIN)
-
-
-# -- one row for each index that is used once
-
-
-@primitive("take")
-def _take_unique(x: Matrix, indices: Matrix) -> Matrix:
-    """`take` along axis 0 where no index inside x occurs twice: its adjoint is a `take` too."""
-    found: Spec = x  # type: ignore[assignment]
-    at: Spec = indices  # type: ignore[assignment]
-    return Inference((spec(found.dtype, (*at.shape, *found.shape[1:])),), (0,))  # type: ignore[return-value]
-
-
-@gradient(_take_unique)
-def _take_unique_gradient(instance: Instance, ct: Matrix, indices: Matrix) -> tuple[Matrix, None]:
-    """Row k of x takes the cotangent of the one place that read it, found in the sorted indices, or 0."""
-    extent, count = instance.ins[0].shape[0], indices.size
-    if extent == 0 or count == 0:
-        return zeros_like(ct, dtype=ct.dtype) if extent == count else _nothing(instance, ct), None
-    keys = astype(indices, uint32)
-    order = reshape(order_of(reshape(keys, (1, count))), (count,))
-    ordered = take(keys, order)
-    here = astype(arange(ct.engine, extent), uint32)
-    at = lower_bound(ordered, here)
-    hit = (at < count) & equal(take(ordered, at), here)
-    rows = _take_unique(ct, where(hit, take(order, at), count))
-    return where(reshape(hit, (extent, *(1 for _ in ct.shape[1:]))), rows, 0.0), None
-
-
-def _nothing(instance: Instance, ct: Matrix) -> Matrix:
-    return full(ct.engine, instance.ins[0].shape, 0.0, dtype=ct.dtype)
-
-
-# -- values combined place by place
-
-
-def _identity(mode: str, x: Matrix) -> float | int:
-    if mode in ("add", "multiply"):
-        number = 0 if mode == "add" else 1
-        return float(number) if x.dtype.is_float else number
-    if x.dtype.is_float:
-        return -math.inf if mode == "max" else math.inf
-    low, high = limits_of(x.dtype)
-    return low if mode == "max" else high
-
-
-def _reduced(mode: str, x: Matrix, axis: int) -> Matrix:
-    if mode in ("add", "multiply"):
-        return (sum if mode == "add" else prod)(x, axis, dtype=x.dtype)
-    return (max if mode == "max" else min)(x, axis)
-
-
-def combined(places: Matrix, rows: Matrix, count: int, mode: str) -> tuple[Matrix, Matrix]:
-    """For lines of `rows` (lines, n, width) and `places` (lines, n): what reaches each place (lines, count, width), and how many
-    rows that are, int32 (lines, count). Where none do, the mode's identity stands. Places outside [0, count) do not count."""
-    lines, n, width = rows.shape
-    if n == 0 or rows.size == 0 or count == 0:
-        empty = full(rows.engine, (lines, count, width), _identity(mode, rows), dtype=rows.dtype)
-        return empty, full(rows.engine, (lines, count), 0, dtype=int32)
-    if n <= BLOCK or lines * count * n * width <= _COMPARISONS:
-        here = reshape(arange(rows.engine, count), (1, count, 1))
-        hit = equal(here, reshape(places, (lines, 1, n)))
-        spread = where(
-            reshape(hit, (lines, count, n, 1)), reshape(rows, (lines, 1, n, width)), _identity(mode, rows)
-        )
-        return _reduced(mode, spread, 2), sum(astype(hit, int32), axis=2)
-    return _by_sorting(places, rows, count, mode)
-
-
-def _by_sorting(places: Matrix, rows: Matrix, count: int, mode: str) -> tuple[Matrix, Matrix]:
-    lines, n, width = rows.shape
-    order, ordered = _in_order(places, count)
-    inside = reshape((places >= 0) & (places < count), (lines, n, 1))
-    rows = where(inside, rows, _identity(mode, rows))  # what overflows outside has no gradient
-    sorted_rows = reshape(
-        _take_unique(reshape(rows, (lines * n, width)), reshape(order, (lines * n,))), rows.shape
-    )
-    running = reshape(_segmented(sorted_rows, ordered, mode), (lines * n, width))
-    first, last = _bounds(ordered, count)
-    found = last - first
-    pick = where(found > 0, last - 1, lines * n)
-    values = reshape(_take_unique(running, reshape(pick, (lines * count,))), (lines, count, width))
-    return where(reshape(found > 0, (lines, count, 1)), values, _identity(mode, rows)), found
-
-
-def _in_order(places: Matrix, count: int) -> tuple[Matrix, Matrix]:
-    """(order, places in that order), both (lines, n): the stable order by place, as positions among all lines; places outside
-    come last, as `count`."""
-    lines, n = places.shape
-    inside = (places >= 0) & (places < count)
-    keys = where(inside, places, count)
-    offset = reshape(arange(places.engine, lines) * n, (lines, 1))
-    order = order_of(astype(keys, uint32)) + offset
-    return order, take(reshape(keys, (lines * n,)), order)
-
-
-def _bounds(ordered: Matrix, count: int) -> tuple[Matrix, Matrix]:
-    """For each line and place where its run begins and ends among all lines' rows, (lines, count) each."""
-    lines, n = ordered.shape
-    offset = reshape(arange(ordered.engine, lines) * (count + 1), (lines, 1))
-    keys = reshape(astype(ordered + offset, uint32), (lines * n,))
-    wanted = astype(reshape(arange(ordered.engine, count), (1, count)) + offset, uint32)
-    return lower_bound(keys, wanted), lower_bound(keys, wanted, right=True)
-
-
-def _segmented(x: Matrix, segments: Matrix, mode: str) -> Matrix:
-    """Inclusive scan along axis 1 of (lines, n, width), anew where the sorted `segments` (lines, n) change."""
-    lines, n, width = x.shape
-    if n <= BLOCK:
-        return _triangle(x, segments, mode)
-    blocks = -(-n // BLOCK)
-    missing = blocks * BLOCK - n
-    if missing:
-        rest = full(x.engine, (lines, missing, width), _identity(mode, x), dtype=x.dtype)
-        x = concat([x, rest], axis=1)
-        segments = concat([segments, full(x.engine, (lines, missing), -1, dtype=int32)], axis=1)
-    inner = _triangle(
-        reshape(x, (lines * blocks, BLOCK, width)), reshape(segments, (lines * blocks, BLOCK)), mode
-    )
-    inner = reshape(inner, (lines, blocks, BLOCK, width))
-    within = reshape(segments, (lines, blocks, BLOCK))
-    totals = reshape(slice(inner, 2, BLOCK - 1, None), (lines, blocks, width))
-    ends = reshape(slice(within, 2, BLOCK - 1, None), (lines, blocks))
-    before = slice(ends, 1, 0, blocks - 1)
-    earlier = _segmented(slice(totals, 1, 0, blocks - 1), before, mode)
-    start = concat([full(x.engine, (lines, 1, width), _identity(mode, x), dtype=x.dtype), earlier], axis=1)
-    owner = concat([full(x.engine, (lines, 1), -2, dtype=int32), before], axis=1)
-    same = equal(reshape(owner, (lines, blocks, 1, 1)), reshape(within, (lines, blocks, BLOCK, 1)))
-    joined = where(same, _JOIN[mode](reshape(start, (lines, blocks, 1, width)), inner), inner)
-    return slice(reshape(joined, (lines, blocks * BLOCK, width)), 1, 0, n)
-
-
-def _triangle(x: Matrix, segments: Matrix, mode: str) -> Matrix:
-    lines, n, width = x.shape
-    if n == 1:
-        return x
-    place = arange(x.engine, n)
-    earlier = less_equal(reshape(place, (1, 1, n)), reshape(place, (1, n, 1)))
-    same = equal(reshape(segments, (lines, 1, n)), reshape(segments, (lines, n, 1)))
-    inside = reshape(earlier & same, (lines, n, n, 1))
-    return _reduced(mode, where(inside, reshape(x, (lines, 1, n, width)), _identity(mode, x)), 2)
+MODES = ("replace", *JOIN)
 
 
 # -- scatter
-
-
-def _last(places: Matrix, count: int) -> Matrix:
-    """For each line and place the last row that reaches it, among all lines' rows, or as many as there are: (lines, count)."""
-    lines, n = places.shape
-    if n <= BLOCK or lines * count * n <= _COMPARISONS:
-        here = reshape(arange(places.engine, count), (1, count, 1))
-        hit = equal(here, reshape(places, (lines, 1, n)))
-        row = reshape(arange(places.engine, lines * n), (lines, 1, n))
-        found = max(where(hit, row, -1), axis=2)
-        return where(found < 0, lines * n, found)
-    order, ordered = _in_order(places, count)
-    first, last = _bounds(ordered, count)
-    return where(last > first, take(reshape(order, (lines * n,)), last - 1), lines * n)
 
 
 def _scattered(x: Matrix, places: Matrix, rows: Matrix, mode: str) -> Matrix:
@@ -207,12 +32,12 @@ def _scattered(x: Matrix, places: Matrix, rows: Matrix, mode: str) -> Matrix:
         return astype(_scattered(astype(x, float32), places, astype(rows, float32), mode), x.dtype)
     places = _wrapped(places, count)
     if mode == "replace":
-        source = _last(places, count)
-        written = _take_unique(reshape(rows, (lines * n, width)), reshape(source, (lines * count,)))
+        source = last_of(places, count)
+        written = take_unique(reshape(rows, (lines * n, width)), reshape(source, (lines * count,)))
         hit = reshape(source < lines * n, (lines, count, 1))
         return where(hit, reshape(written, x.shape), x)
     found, counts = combined(places, rows, count, mode)
-    return where(reshape(counts > 0, (lines, count, 1)), _JOIN[mode](x, found), x)
+    return where(reshape(counts > 0, (lines, count, 1)), JOIN[mode](x, found), x)
 
 
 def _operand(x: Matrix, values: Any, shape: tuple[int, ...], mode: str, name: str) -> Matrix:
@@ -430,7 +255,6 @@ def segment_min(rows: Matrix, segments: Matrix, count: int) -> Matrix:
 
 __all__ = [
     "MODES",
-    "combined",
     "scatter",
     "scatter_add_rows",
     "scatter_rows",

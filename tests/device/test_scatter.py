@@ -11,7 +11,7 @@ import pytest
 import oa
 from oa import matrix as m
 from oa._schema.dtype import ALL
-from oa.matrix import scattering
+from oa.matrix import combining
 from oa.ml import GradientTape
 from tests.device.matrix_rig import LAYOUTS, MODES, place, run, some
 from tests.device.test_matrix_gradient import check
@@ -43,7 +43,7 @@ def seeded(*parts: str) -> np.random.Generator:
 def _ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The group "sorted" is computed as large operands are: nothing is compared with every place."""
     if request.node.callspec.params.get("group") == "sorted":
-        monkeypatch.setattr(scattering, "_COMPARISONS", 0)
+        monkeypatch.setattr(combining, "_COMPARISONS", 0)
 
 
 def numbers(way: str, dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -292,7 +292,7 @@ def test_gradients_of_sorted_scatters(any_engine: Any, way: str, monkeypatch: py
     """The way that sorts has the gradients of the way that compares: both of whole numbers, so exactly."""
     rng = seeded("sorted", way)
     count, places = 150, 40
-    monkeypatch.setattr(scattering, "_COMPARISONS", 0)
+    monkeypatch.setattr(combining, "_COMPARISONS", 0)
     index = np.minimum(rng.integers(0, 60, count), places + 1).astype(np.int32)
     x = rng.integers(1, 9, places).astype(np.float32)
     rows = (rng.permutation(count) + 1).astype(np.float32)
@@ -307,6 +307,42 @@ def test_gradients_of_sorted_scatters(any_engine: Any, way: str, monkeypatch: py
     want = oracle.gradients(x, index, rows, seed, way)
     for a, b in zip(got, want):
         assert np.allclose(a, b, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("limit", ["product", "compared", "sorted"])
+def test_gradients_of_gathers(
+    any_engine: Any, limit: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three ways to add up what repeated indices take, of whole numbers, so exactly; outside nothing flows."""
+    if limit != "product":
+        monkeypatch.setattr(combining, "_ONE_HOT_LIMIT", 0)
+    if limit == "sorted":
+        monkeypatch.setattr(combining, "_COMPARISONS", 0)
+    rng = seeded("gathers", limit)
+    x = m.astype(m.ones(any_engine, (7, 5)), dtype)
+    flat, along = rng.integers(-9, 9, 90).astype(np.int32), rng.integers(-7, 7, (7, 40)).astype(np.int32)
+    flat[:60] = 3  # most of them equal
+    seeds = [rng.integers(-1, 2, s).astype(np.float32) for s in ((90, 5), (7, 40))]
+    with GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        taken = m.take(x, m.from_numpy(any_engine, flat), axis=0)
+        gathered = m.gather(x, m.from_numpy(any_engine, along), axis=1)
+    for y, index, seed, axis in ((taken, flat, seeds[0], 0), (gathered, along, seeds[1], 1)):
+        got = tape.gradient(y, x, seed=m.astype(m.from_numpy(any_engine, seed), dtype))
+        zero = np.zeros((7, 5), np.float32)
+        way = oracle.scatter_rows if axis == 0 else oracle.scatter
+        assert got.dtype.name == dtype
+        assert np.array_equal(m.astype(got, "float32").to_numpy(), way(zero, index, seed, axis, "add")[0])
+
+
+def test_the_gradient_of_a_long_sort(any_engine: Any) -> None:
+    n = np.random.default_rng(7).permutation(3000).astype(np.float32)
+    x = m.from_numpy(any_engine, n)
+    with GradientTape() as tape:
+        tape.watch(x)
+        y = m.sort(x)
+    assert np.array_equal(tape.gradient(y, x, seed=x).to_numpy(), n[n.astype(int)])
 
 
 def test_second_gradient(any_engine: Any) -> None:
