@@ -30,6 +30,8 @@ def poor(profile: Profile) -> Profile:
 
 
 LAVAPIPE = plan(snapshot("lavapipe-22.3"))
+#: The same device where storage is read lane by lane.
+LANES = replace(LAVAPIPE, texels=False)
 SWIFTSHADER = plan(snapshot("swiftshader"))
 CARD = plan(card())
 PROFILES = {
@@ -136,27 +138,46 @@ def test_layouts_take_their_kernels() -> None:
     assert named(turned_b, CARD) == "tiles_128x128x16_nt"
     assert named(odd, CARD) == "tiles_128x64x8_any"
     assert named(square, poor(CARD)) == "tiles_128x128x8_nn"
-    assert named(square, LAVAPIPE) == "lanes_64x64_nn"
-    assert named(turned_a, LAVAPIPE) == "lanes_64x64_tn"
-    assert named(turned_b, LAVAPIPE) == "lanes_64x64_nt"
-    assert named(replace(square, b_strides=(2049, 1, 0, 0)), LAVAPIPE) == "lanes_32x64_nx_ragged"
+    assert named(square, LANES) == "lanes_64x64_nn"
+    assert named(turned_a, LANES) == "lanes_64x64_tn"
+    assert named(turned_b, LANES) == "lanes_64x64_nt"
+    assert named(replace(square, b_strides=(2049, 1, 0, 0)), LANES) == "lanes_32x64_nx_ragged"
     assert named(square, SWIFTSHADER) == "registers_8x8"
 
 
 def test_small_problems_take_small_tiles() -> None:
     assert named(dense(64, 64, 64), CARD) == "tiles_32x32x16_nn"
     assert named(dense(1024, 1024, 1024), CARD) == "tiles_64x64x16_nn"
-    assert named(dense(64, 16, 64, 128), LAVAPIPE) == "lanes_64x16_nn"
-    assert named(dense(10, 64, 64), LAVAPIPE) == "lanes_16x64_nn"
+    assert named(dense(64, 16, 64, 128), LANES) == "lanes_64x16_nn"
+    assert named(dense(10, 64, 64), LANES) == "lanes_16x64_nn"
     assert named(dense(500, 1, 500), CARD) == "vector_rows_8x32"
     assert named(dense(1, 500, 500), CARD) == "vector_columns_64x4"
     assert choose.choose(dense(1, 500, 500), CARD).transposed
-    assert named(dense(1, 500, 500), LAVAPIPE) == "lanes_8x64_nn"
-    assert named(dense(500, 1, 500), LAVAPIPE) == "lanes_8x64_nt"
-    assert choose.choose(dense(500, 1, 500), LAVAPIPE).transposed
+    assert named(dense(1, 500, 500), LANES) == "lanes_8x64_nn"
+    assert named(dense(500, 1, 500), LANES) == "lanes_8x64_nt"
+    assert choose.choose(dense(500, 1, 500), LANES).transposed
     apart = replace(dense(500, 1, 500), c_strides=(2, 0, 0))
-    assert not choose.choose(apart, LAVAPIPE).transposed
+    assert not choose.choose(apart, LANES).transposed
     assert named(dense(500, 1, 500), SWIFTSHADER) == "registers_4x1"
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        (dense(2048, 2048, 2048), "4x16x32_nn"),
+        (replace(dense(2048, 2048, 2048), a_strides=(1, 2048, 0, 0)), "4x16x32_tn"),
+        (replace(dense(2048, 2048, 2048), b_strides=(1, 2048, 0, 0)), "4x16x32_nt"),
+        (replace(dense(2048, 2048, 2048), b_strides=(2049, 1, 0, 0)), "8x8x32_nx"),
+        (replace(dense(2048, 2048, 2048), a_strides=(2049, 1, 0, 0)), "8x8x32_xn"),
+        (dense(64, 16, 64, 128), "4x16x16_nn"),
+        (dense(10, 64, 64), "1x8x32_nn"),
+        (dense(2048, 103, 64), "8x8x32_nx_ragged"),
+        (dense(3, 3, 3), "1x8x8_any_ragged"),
+    ],
+)
+def test_software_devices_that_read_texels(problem: Problem, kernel: str) -> None:
+    assert LAVAPIPE.texels
+    assert named(problem, LAVAPIPE) == f"texels_{kernel}"
 
 
 def test_grid_at_the_limit_of_groups() -> None:
