@@ -31,7 +31,7 @@ def poor(profile: Profile) -> Profile:
 
 LAVAPIPE = plan(snapshot("lavapipe-22.3"))
 #: The same device where storage is read lane by lane.
-LANES = replace(LAVAPIPE, texels=False)
+STORAGE = replace(LAVAPIPE, texels=False)
 SWIFTSHADER = plan(snapshot("swiftshader"))
 CARD = plan(card())
 PROFILES = {
@@ -138,26 +138,26 @@ def test_layouts_take_their_kernels() -> None:
     assert named(turned_b, CARD) == "tiles_128x128x16_nt"
     assert named(odd, CARD) == "tiles_128x64x8_any"
     assert named(square, poor(CARD)) == "tiles_128x128x8_nn"
-    assert named(square, LANES) == "lanes_64x64_nn"
-    assert named(turned_a, LANES) == "lanes_64x64_tn"
-    assert named(turned_b, LANES) == "lanes_64x64_nt"
-    assert named(replace(square, b_strides=(2049, 1, 0, 0)), LANES) == "lanes_32x64_nx_ragged"
+    assert named(square, STORAGE) == "lanes_64x64_nn"
+    assert named(turned_a, STORAGE) == "lanes_64x64_tn"
+    assert named(turned_b, STORAGE) == "lanes_64x64_nt"
+    assert named(replace(square, b_strides=(2049, 1, 0, 0)), STORAGE) == "lanes_32x64_nx_ragged"
     assert named(square, SWIFTSHADER) == "registers_8x8"
 
 
 def test_small_problems_take_small_tiles() -> None:
     assert named(dense(64, 64, 64), CARD) == "tiles_32x32x16_nn"
     assert named(dense(1024, 1024, 1024), CARD) == "tiles_64x64x16_nn"
-    assert named(dense(64, 16, 64, 128), LANES) == "lanes_64x16_nn"
-    assert named(dense(10, 64, 64), LANES) == "lanes_16x64_nn"
+    assert named(dense(64, 16, 64, 128), STORAGE) == "lanes_64x16_nn"
+    assert named(dense(10, 64, 64), STORAGE) == "lanes_16x64_nn"
     assert named(dense(500, 1, 500), CARD) == "vector_rows_8x32"
     assert named(dense(1, 500, 500), CARD) == "vector_columns_64x4"
     assert choose.choose(dense(1, 500, 500), CARD).transposed
-    assert named(dense(1, 500, 500), LANES) == "lanes_8x64_nn"
-    assert named(dense(500, 1, 500), LANES) == "lanes_8x64_nt"
-    assert choose.choose(dense(500, 1, 500), LANES).transposed
+    assert named(dense(1, 500, 500), STORAGE) == "lanes_8x64_nn"
+    assert named(dense(500, 1, 500), STORAGE) == "lanes_8x64_nt"
+    assert choose.choose(dense(500, 1, 500), STORAGE).transposed
     apart = replace(dense(500, 1, 500), c_strides=(2, 0, 0))
-    assert not choose.choose(apart, LANES).transposed
+    assert not choose.choose(apart, STORAGE).transposed
     assert named(dense(500, 1, 500), SWIFTSHADER) == "registers_4x1"
 
 
