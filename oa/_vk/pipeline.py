@@ -178,6 +178,9 @@ class VulkanPipeline(Handle):
             "VkPipelineShaderStageCreateInfo", stage=c.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=entry
         )
         stage.pNext = required
+        if subgroup_size is not None and "full_subgroups" in device.profile.features:
+            # Kernels that ask for a size number their invocations by subgroup: none may be partly filled.
+            stage.flags = c.VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
         info = new("VkComputePipelineCreateInfo", layout=self.layout, stage=stage[0])
         if "pipeline_statistics" in device.profile.features:
             info.flags = c.VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR

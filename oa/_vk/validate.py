@@ -144,6 +144,7 @@ class CheckedCommands:
         """Set the push constants."""
         self._recording("push", pipeline)
         need = PUSH_BYTES[pipeline.addressing]
+        require(need > 0, f"{pipeline!r} takes no push constants")
         require(len(data) == need, f"{pipeline!r} takes {need} bytes of push constants, not {len(data)}")
         self._pushed = len(data)
         self.commands.push(pipeline, data)

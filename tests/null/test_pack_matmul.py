@@ -164,15 +164,15 @@ def test_small_problems_take_small_tiles() -> None:
 @pytest.mark.parametrize(
     ("problem", "kernel"),
     [
-        (dense(2048, 2048, 2048), "4x16x32_nn"),
-        (replace(dense(2048, 2048, 2048), a_strides=(1, 2048, 0, 0)), "4x16x32_tn"),
-        (replace(dense(2048, 2048, 2048), b_strides=(1, 2048, 0, 0)), "4x16x32_nt"),
-        (replace(dense(2048, 2048, 2048), b_strides=(2049, 1, 0, 0)), "8x8x32_nx"),
-        (replace(dense(2048, 2048, 2048), a_strides=(2049, 1, 0, 0)), "8x8x32_xn"),
-        (dense(64, 16, 64, 128), "4x16x16_nn"),
-        (dense(10, 64, 64), "1x8x32_nn"),
-        (dense(2048, 103, 64), "8x8x32_nx_ragged"),
-        (dense(3, 3, 3), "1x8x8_any_ragged"),
+        (dense(2048, 2048, 2048), "16x32_nn"),
+        (replace(dense(2048, 2048, 2048), a_strides=(1, 2048, 0, 0)), "16x32_tn"),
+        (replace(dense(2048, 2048, 2048), b_strides=(1, 2048, 0, 0)), "16x32_nt"),
+        (replace(dense(2048, 2048, 2048), b_strides=(2049, 1, 0, 0)), "8x32_nx"),
+        (replace(dense(2048, 2048, 2048), a_strides=(2049, 1, 0, 0)), "8x32_xn"),
+        (dense(64, 16, 64, 128), "16x16_nn"),
+        (dense(8, 32, 64), "8x32_nn"),
+        (dense(2048, 103, 64), "8x32_nx_ragged"),
+        (dense(3, 3, 3), "8x8_any_ragged"),
     ],
 )
 def test_software_devices_that_read_texels(problem: Problem, kernel: str) -> None:

@@ -1,4 +1,4 @@
-"""float64 arithmetic beyond one instruction: error-free transformations, powers of two, remainders, roots of sums.
+"""float64 arithmetic beyond one instruction: error-free transformations, powers of two, remainders.
 
 Numbers of one double are rounded; a pair (high, low) stands for their sum. Where the device flushes denormal float64, results
 below 2^-1022 count as zero.
@@ -6,7 +6,6 @@ below 2^-1022 count as zero.
 
 from __future__ import annotations
 
-import functools
 from fractions import Fraction
 
 from oa._kernel.emit.reg import Reg
@@ -138,19 +137,6 @@ def floor_divide(x: Reg, y: Reg) -> Reg:
     return usual.where(whole, plain)
 
 
-def hypot(x: Reg, y: Reg) -> Reg:
-    """sqrt(x^2 + y^2) without overflow or underflow on the way; infinite if either is, even if the other is NaN."""
-    a, b = x.magnitude(), y.magnitude()
-    most = (a > b).where(a, b)
-    big, tiny = most > 2.0**500, most < 2.0**-450
-    scale = big.where(a.like(2.0**-600), tiny.where(a.like(2.0**600), 1.0))
-    back = big.where(a.like(2.0**600), tiny.where(a.like(2.0**-600), 1.0))
-    a_scaled, b_scaled = a * scale, b * scale
-    value = (a_scaled * a_scaled + b_scaled * b_scaled).one("fsqrt") * back
-    return (a.eq(INF) | b.eq(INF)).where(a.like(INF), value)
-
-
-@functools.cache
 def pi_digits(bits: int) -> int:
     """floor(pi 2^bits), by Machin's formula."""
     one = 1 << bits + 32

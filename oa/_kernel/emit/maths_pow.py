@@ -15,6 +15,9 @@ SLOPE_TOP = 2.884765625
 SLOPE_BOTTOM = SLOPE - SLOPE_TOP
 #: log2 of 13/16 and of 5/4 = multiple of 2^-12 + rest.
 LOG2_C = ((-0.299560546875, 2.6501609218243516e-07), (0.32177734375, 0.00015075113736234824))
+#: Powers of two, of floats and of doubles: larger numbers than the first are divided by the second, smaller ones than the third
+#: multiplied by the fourth, so that neither their squares nor the scaled-back root leave the range on the way.
+HYPOT_SCALES = ((60, 80, -40, 96), (500, 600, -450, 600))
 
 
 def _log2_pair(x: Reg) -> tuple[Reg, Reg]:
@@ -79,9 +82,10 @@ def hypot(x: Reg, y: Reg) -> Reg:
     """sqrt(x^2 + y^2) without overflow or underflow on the way; infinite if either is, even if the other is NaN."""
     a, b = x.magnitude(), y.magnitude()
     most = (a > b).where(a, b)
-    big, tiny = most > 2.0**60, most < 2.0**-40
-    scale = big.where(a.like(2.0**-80), tiny.where(a.like(2.0**96), 1.0))
-    back = big.where(a.like(2.0**80), tiny.where(a.like(2.0**-96), 1.0))
+    above, down, below, up = HYPOT_SCALES[x.v.ty.is_wide]
+    big, tiny = most > 2.0**above, most < 2.0**below
+    scale = big.where(a.like(2.0**-down), tiny.where(a.like(2.0**up), 1.0))
+    back = big.where(a.like(2.0**down), tiny.where(a.like(2.0**-up), 1.0))
     a_scaled, b_scaled = a * scale, b * scale
     value = sqrt(a_scaled * a_scaled + b_scaled * b_scaled) * back
     return (a.eq(INF) | b.eq(INF)).where(a.like(INF), value)

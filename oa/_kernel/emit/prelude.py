@@ -64,7 +64,7 @@ UNARY_64: dict[str, Callable[[Reg], Reg]] = {
 BINARY_64: dict[str, Callable[[Reg, Reg], Reg]] = {
     "pow": double_exp.power,
     "atan2": double_trig.atan2,
-    "hypot": double.hypot,
+    "hypot": maths_pow.hypot,
     "mod": double.remainder,
     "floordiv": double.floor_divide,
 }

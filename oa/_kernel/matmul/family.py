@@ -107,7 +107,7 @@ def _multiply(
         problem.c_offset, *problem.c_strides, split_stride,
     )  # fmt: skip
     made = _launch(pack.kernel(variant.name, profile.addressing), grid, operands, words)
-    stores = variant.tile_m * variant.tile_n // (variant.invocations * variant.blocks)
+    stores = variant.tile_m * variant.tile_n // variant.invocations
     return replace(made, vec=variant.c, stores=max(1, stores), swapped=choice.transposed)
 
 

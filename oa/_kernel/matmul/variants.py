@@ -35,8 +35,7 @@ class Variant:
 
     `a` and `b` say how operands are read: 0 any strides; 1 `width` elements at a time along k; 2 along m (A) or n (B). 1 and 2
     need a stride of 1 there, and the other strides and the offset to be multiples of `width`. `c` is the multiple of which n,
-    the strides and the offset of C have to be. A range of k starts at a multiple of `slice`. A workgroup
-    computes its tile in `blocks` parts, one after the other.
+    the strides and the offset of C have to be. A range of k starts at a multiple of `slice`.
     """
 
     recipe: Recipe
@@ -49,7 +48,6 @@ class Variant:
     slice: int = 1
     invocations: int = 64
     shared_bytes: int = 0
-    blocks: int = 1
 
     @property
     def name(self) -> str:
@@ -103,15 +101,14 @@ def _lanes(rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
     return Variant(recipe, rows, 8 * columns, a, b, width=2, c=c, slice=2, invocations=8)
 
 
-def _texels(blocks: int, rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
+def _texels(rows: int, columns: int, a: int, b: int, whole: bool) -> Variant:
     width, words = min(columns, 4), {0: 1, 1: 4, 2: min(columns, 4)}[b]
-    name = f"texels_{blocks}x{rows}x{8 * columns}_{_LAYOUTS[a, b]}{'' if whole else '_ragged'}"
+    name = f"texels_{rows}x{8 * columns}_{_LAYOUTS[a, b]}{'' if whole else '_ragged'}"
     recipe = _recipe(
         name,
         "texels",
         subgroup_size=8,
         texels=(4 if a else 1, words, 0),
-        BLOCKS=blocks,
         TM=rows,
         TN=columns,
         A_TEXEL=a,
@@ -121,9 +118,7 @@ def _texels(blocks: int, rows: int, columns: int, a: int, b: int, whole: bool) -
         C_WHOLE=int(whole),
     )
     c = width if whole else 1
-    return Variant(
-        recipe, blocks * rows, 8 * columns, a, b, width=4, c=c, slice=4, invocations=8, blocks=blocks
-    )
+    return Variant(recipe, rows, 8 * columns, a, b, width=4, c=c, slice=4, invocations=8)
 
 
 def tiles(bm: int, bn: int, bk: int, tm: int, tn: int, a: int, b: int, prefix: str = "") -> Variant:
@@ -170,12 +165,12 @@ LANES = (
 TEXELS = (
     *(
         _texels(*shape, a, b, True)
-        for shape in ((4, 16, 4), (4, 8, 8), (1, 8, 4), (4, 16, 2))
+        for shape in ((16, 4), (8, 8), (8, 4), (16, 2))
         for a, b in _VECTOR_LAYOUTS
     ),
-    *(_texels(8, 8, 4, a, b, True) for a, b in ((0, 2), (1, 0), (2, 0))),
-    *(_texels(8, 8, 4, a, b, False) for a, b in ((0, 0), (1, 0), (2, 0), (1, 1), (0, 2))),
-    _texels(1, 8, 1, 0, 0, False),
+    *(_texels(8, 4, a, b, True) for a, b in ((0, 2), (1, 0), (2, 0))),
+    *(_texels(8, 4, a, b, False) for a, b in ((0, 0), (1, 0), (2, 0), (1, 1), (0, 2))),
+    _texels(8, 1, 0, 0, False),
 )
 
 #: For GPUs, from large to small. Slices of 8 are for devices with 16 KiB of workgroup memory. Any strides take more registers:
