@@ -230,7 +230,7 @@ def test_negative_strides(tuned: Runner) -> None:
     check(tuned, fill(turned, made.a, made.b))
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 2048), (64, 64, 2050), (1, 40, 3000), (40, 1, 3001)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 5, 2048), (20, 60, 2050), (1, 40, 3000), (40, 1, 3001)], ids=str)
 @pytest.mark.parametrize("layout", ["nn", "tn"])
 def test_split_k(tuned: Runner, shape: tuple[int, int, int], layout: str) -> None:
     """Small results of long sums take two stages."""

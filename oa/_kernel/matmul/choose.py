@@ -20,8 +20,8 @@ _MOST_SPLITS = 64
 
 #: What `lanes.slang` costs in nanoseconds on one core: a read of up to 64 bits by one lane, a fused step of eight lanes, a store.
 _READ, _STEP, _STORE = 8.5, 0.65, 2.0
-#: The same of `texels.slang`, fitted to 64 timings on lavapipe 22.3, 52 of which it meets within a factor of 1.3: a fetch by all lanes
-#: by words of the texel, a fused step, a store, and what a workgroup costs before its first fetch.
+#: The same of `texels.slang`, fitted to 64 timings on lavapipe 22.3, 52 of which it meets within a factor of 1.3: a fetch by all
+#: lanes by words of the texel, a fused step, a store, and what a workgroup costs before its first fetch.
 _FETCH, _TEXEL_STEP, _TEXEL_STORE, _TEXEL_GROUP = {1: 11.0, 2: 13.0, 4: 6.0}, 0.84, 3.0, 325.0
 
 
