@@ -45,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--all", action="store_true", help="the whole matrix, tests marked slow, and a record for the ledger"
     )
+    group.addoption(
+        "--ledger", action="store_true", help="a record for the ledger of whatever part of the matrix runs"
+    )
     group.addoption("--seed", type=int, default=0, help="of the slice of the matrix (default 0)")
     group.addoption(
         "--device",
@@ -59,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: runs only with --all")
     config.addinivalue_line("markers", "whole: a matrix that is never sliced")
     hypothesis.settings.load_profile("all" if config.getoption("--all") else "slice")
-    if config.getoption("--all"):
+    if config.getoption("--all") or config.getoption("--ledger"):
         ledger.register(config)
 
 

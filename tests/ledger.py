@@ -1,8 +1,8 @@
 """Evidence for the ledger: which operations ran, on what, in tests that passed.
 
-Active with --all. Each test's operations travel with its report, so that xdist workers need nothing more; the process that
-gathers the reports counts those of tests/device/ and, when that folder was run as a whole, writes one file a device,
-`docs/ledger/NAME.json`, from which `./run docs` makes `docs/ledger.md`.
+Active with --ledger, and with --all. Each test's operations travel with its report, so that xdist workers need nothing more;
+the process that gathers the reports counts those of tests/device/ and writes one file a device, `docs/ledger/NAME.json`, from
+which `./run docs` makes `docs/ledger.md`. With --all alone it writes only when that folder was run as a whole.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Gatherer:
                     self._counts.setdefault(tuple(row), [0, 0])[report.outcome != "passed"] += 1
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write one file a device, unless only a part of the tests was asked for."""
+        """Write one file a device, unless only a part of the tests was asked for and nobody asked for their record."""
         option = session.config.option
         whole = session.config.args_source is not pytest.Config.ArgsSource.ARGS
-        if option.keyword or option.markexpr not in ("", "device") or not whole:
+        if not option.ledger and (option.keyword or option.markexpr not in ("", "device") or not whole):
             return
         FOLDER.mkdir(parents=True, exist_ok=True)
         for device, driver in sorted({key[:2] for key in self._counts}):
