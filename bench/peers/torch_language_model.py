@@ -19,7 +19,12 @@ class Training:
     """A training run from given parameters; `step` consumes one batch of token ids and returns the loss, on the device."""
 
     def __init__(
-        self, recipe: Recipe, parameters: Mapping[str, Any], device: str, fused: bool = False
+        self,
+        recipe: Recipe,
+        parameters: Mapping[str, Any],
+        device: str,
+        fused: bool = False,
+        capturable: bool = False,
     ) -> None:
         self.recipe = recipe
         self.device = device
@@ -34,6 +39,7 @@ class Training:
             eps=recipe.eps,
             weight_decay=recipe.weight_decay,
             fused=fused or None,
+            capturable=capturable,
         )
         self.steps = 0
 
@@ -50,7 +56,15 @@ class Training:
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.steps, self.recipe)
         self.steps += 1
-        loss = F.cross_entropy(self.logits(inputs).flatten(0, 1), targets.flatten())
+        return self.update(inputs, targets)
+
+    def loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean cross entropy of a batch."""
+        return F.cross_entropy(self.logits(inputs).flatten(0, 1), targets.flatten())
+
+    def update(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Forward, backward, clipping and the optimiser, at the learning rate that is set."""
+        loss = self.loss(inputs, targets)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
@@ -73,3 +87,51 @@ class Training:
         x = x + self._linear(f"{name}.attention.out", mixed.transpose(1, 2).reshape(b, t, c))
         hidden = F.gelu(self._linear(f"{name}.up", self._norm(f"{name}.norm2", x)))
         return x + self._linear(f"{name}.down", hidden)
+
+
+class Graphed(Training):
+    """The same step as a CUDA graph, captured at the first batch: batch and learning rate are copied in before each replay."""
+
+    def __init__(self, recipe: Recipe, parameters: Mapping[str, Any], device: str) -> None:
+        super().__init__(recipe, parameters, device, capturable=True)
+        self.rate = torch.tensor(0.0, device=device)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """One update by a replay; the loss is that of the parameters before it."""
+        self.rate.fill_(learning_rate(self.steps, self.recipe))
+        self.steps += 1
+        if self.graph is None:
+            self._capture(inputs, targets)
+        self.inputs.copy_(inputs)
+        self.targets.copy_(targets)
+        assert self.graph is not None
+        self.graph.replay()
+        return self.result
+
+    def _capture(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        """Warm up on a side stream, as PyTorch's notes on CUDA graphs ask, then record one update."""
+        self.inputs, self.targets = inputs.clone(), targets.clone()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.update(self.inputs, self.targets)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.cuda.graph(self.graph):
+            self.result = self.update(self.inputs, self.targets)
+
+
+class Compiled(Training):
+    """The same step with the loss, and through it its gradients, under torch.compile's reduce-overhead mode."""
+
+    def loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean cross entropy of a batch, compiled at the first call."""
+        if not hasattr(self, "compiled"):
+            self.compiled = torch.compile(super().loss, mode="reduce-overhead")
+        torch.compiler.cudagraph_mark_step_begin()
+        return self.compiled(inputs, targets)

@@ -1,15 +1,14 @@
-"""A GPU beside eager PyTorch on the same card: copy and pointwise bandwidth, matmul, the demo's training step."""
+"""A GPU beside eager PyTorch on the same card: copy and pointwise bandwidth, matmul."""
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bench.measure import Spread, interleave
+from bench.measure import interleave
 from bench.report import Report, Row
 
 #: float32 elements of the bandwidth rows: 1 GiB, or 4 MiB with --quick.
@@ -34,7 +33,6 @@ def run(options: argparse.Namespace) -> list[Report]:
         report.add(bandwidth(engine, peer, "relu(a * b + c)", elements, rounds, copy.values["oa"].median))
         for size in QUICK_SIZES if options.quick else SIZES:
             report.add(product(engine, peer, size, rounds))
-        report.add(training(engine, peer, rounds, quick=options.quick))
     return [report]
 
 
@@ -155,85 +153,6 @@ def _exact_product(peer: Any, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) 
 
     product = torch.from_numpy(a).cuda().double() @ torch.from_numpy(b).cuda().double()
     return np.asarray(product.cpu().numpy())
-
-
-def training(engine: Any, peer: Any, rounds: int, quick: bool) -> Row:
-    """One step of the demo: forward, backward, clipping, schedule, AdamW, the batch chosen on the device; replayed and eager."""
-    from tutorials.char_transformer import Corpus, Recipe, Trainer, batch_starts
-
-    recipe, corpus = Recipe(steps=4000), Corpus()
-    starts = batch_starts(recipe, len(corpus.train))
-    steps, compared = (2, 3) if quick else (20, 10)
-    ours = Trainer(engine, recipe, corpus)
-    initial = {name: value.value.to_numpy() for name, value in ours.model.named_parameters().items()}
-    plan = engine.capture(ours.step)
-    losses = []
-    for _ in range(compared):
-        engine.submit(plan)
-        losses.append(plan.outputs.item())
-
-    def replay() -> float:
-        return _wall_ms(lambda: engine.submit(plan), engine.wait, steps)
-
-    def eager() -> float:
-        return _wall_ms(ours.step, engine.wait, steps)
-
-    candidates = {"oa": replay, "oa eager": eager}
-    reference, of = None, "losses of the first steps: PyTorch absent"
-    if peer is not None:
-        reference, more = _torch_training(recipe, corpus, initial, starts, steps, compared)
-        candidates |= more
-    values: dict[str, Spread] = interleave(candidates, rounds)
-    error = None
-    if reference is not None:
-        error = float(np.max(np.abs(np.subtract(losses, reference))))
-        of = f"greatest difference of the first {compared} losses from PyTorch's"
-    return Row("training step of the demo", "ms", values, error=error, error_of=of)
-
-
-def _wall_ms(call: Callable[[], object], wait: Callable[[], object], steps: int) -> float:
-    """Milliseconds on the clock of one step, all its device work included."""
-    wait()
-    start = time.perf_counter()
-    for _ in range(steps):
-        call()
-    wait()
-    return (time.perf_counter() - start) / steps * 1e3
-
-
-def _torch_training(
-    recipe: Any, corpus: Any, initial: dict[str, Any], starts: Any, steps: int, compared: int
-) -> tuple[list[float], dict[str, Callable[[], float]]]:
-    """PyTorch's first losses from the same values and batches, and its measurements, its fused AdamW too."""
-    import torch
-
-    from bench.peers.torch_language_model import Training
-    from tests.oracle.twin import Recipe as TwinRecipe
-
-    shape = TwinRecipe(
-        len(corpus.symbols), recipe.context, recipe.width, recipe.heads, recipe.layers,
-        steps=recipe.steps, peak=recipe.peak, warmup=recipe.warmup,
-    )  # fmt: skip
-    text = torch.from_numpy(corpus.train.astype(np.int64)).cuda()
-    table = torch.from_numpy(starts.astype(np.int64)).cuda()
-    along = torch.arange(recipe.context + 1, device="cuda")
-
-    def stepper(fused: bool) -> Callable[[], torch.Tensor]:
-        run = Training(shape, initial, "cuda", fused)
-
-        def step() -> torch.Tensor:
-            window = text[table[run.steps % len(table)][:, None] + along]
-            return run.step(window[:, :-1], window[:, 1:])
-
-        return step
-
-    plain, fused = stepper(False), stepper(True)
-    losses = [float(plain()) for _ in range(compared)]
-    wait = torch.cuda.synchronize
-    return losses, {
-        "torch": lambda: _wall_ms(plain, wait, steps),
-        "torch fused AdamW": lambda: _wall_ms(fused, wait, steps),
-    }
 
 
 def _error(ours: np.ndarray[Any, Any], exact: np.ndarray[Any, Any]) -> float:
