@@ -1,4 +1,4 @@
-"""The demo's training step, replayed and eager, beside PyTorch: on a GPU its CUDA graph and torch.compile too, on a CPU two threads."""
+"""The demo's training step, replayed and eager, beside PyTorch: its CUDA graph and torch.compile, or two threads of a CPU."""
 
 from __future__ import annotations
 
