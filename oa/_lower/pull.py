@@ -79,9 +79,8 @@ class Pull:
 
     def _value(self, ref: Ref, coords: Coords, expand: frozenset[Ref]) -> Scalar:
         spec = self.base.spec(ref)
-        if (
-            0 in spec.shape
-        ):  # a gather or a pad has no place in it that exists: what it selects is the other side
+        # A gather or a pad from an empty value selects its other side at every place: there is no address to read.
+        if 0 in spec.shape:
             return sc.const(0, spec.dtype)
         if ref < 0:
             return self._input(ref, coords)

@@ -32,3 +32,16 @@ def test_chain(engine: Any, name: str) -> None:
     got = CASES[name](m, m.from_numpy(engine, empty)).to_numpy()
     want = CASES[name](np, empty)
     assert got.shape == want.shape and np.array_equal(got, want)
+
+
+def test_gather_from_a_flipped_value_without_rows(engine: Any) -> None:
+    """No row exists: every index is outside, and no address behind the view's start may be read."""
+    x = m.flip(m.from_numpy(engine, np.zeros((0, 4), np.float32)), axis=0)
+    at = m.from_numpy(engine, np.array([-2, 1, -1], np.int32))
+    assert np.isnan(m.take(x, at, axis=0).to_numpy()).all()
+    assert np.isnan(m.gather(x, m.from_numpy(engine, np.zeros((3, 4), np.int32)), 0).to_numpy()).all()
+
+
+def test_padding_of_a_flipped_value_without_rows(engine: Any) -> None:
+    x = m.flip(m.from_numpy(engine, np.zeros((0, 4), np.float32)), axis=0)
+    assert np.array_equal(m.pad(x, ((1, 2), (0, 1))).to_numpy(), np.zeros((3, 5), np.float32))
