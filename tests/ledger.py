@@ -37,7 +37,7 @@ class Recorder:
             driver = f"{snapshot.driver_name} {snapshot.driver_info}".strip()
             configuration = f"{profile.name}+{profile.addressing}"
             self._used.add(
-                (snapshot.name, driver, configuration, instance.op.name, instance.outs[0].dtype.name)
+                (snapshot.name, driver, instance.op.name, instance.outs[0].dtype.name, configuration)
             )
             return plain(engine, instance, *rest)
 
@@ -90,7 +90,7 @@ class Gatherer:
 
 
 def _text(device: str, driver: str, rows: list[list[Any]]) -> str:
-    """One line a row, so that two runs compare line by line."""
+    """One line a row (operation, dtype, configuration, passed, failed), so that two runs compare line by line."""
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     head = {"device": device, "driver": driver, "commit": commit(), "date": today}
     lines = [f" {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]

@@ -48,10 +48,10 @@ Medians. In brackets: how many times better `oa` is than the other, under 1 is w
 LEDGER_HEAD = """\
 # Ledger
 
-<!-- Written by `./run docs` from docs/ledger/: run `./run test --all` to change it. -->
+<!-- Written by `./run docs` from docs/ledger/: run `./run test --all`, or --ledger, to change it. -->
 
-What each operation did on each device in the whole device tier: `runs on` the named configurations, in tests against the oracle
-that all passed; `fails` in a test there; `not run`. Names with an underscore are the primitives behind public functions. Nothing
+What each operation did on each device in recorded runs of the device tier: `runs on` the named configurations, in tests against the
+oracle that all passed; `fails` in a test there; `not run`. Names with an underscore are the primitives behind public functions. Nothing
 is called stable before it ran on three vendors' hardware.
 """
 
@@ -108,7 +108,7 @@ def benchmark_row(row: dict[str, Any]) -> str:
 
 
 def ledger_page() -> str:
-    """Operations against the devices whose whole device tier was recorded."""
+    """Operations against the devices with a recorded run of the device tier."""
     records = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / "docs" / "ledger").glob("*.json"))
