@@ -50,9 +50,9 @@ LEDGER_HEAD = """\
 
 <!-- Written by `./run docs` from docs/ledger/: run `./run test --all`, or --ledger, to change it. -->
 
-What each operation did on each device in recorded runs of the device tier: `runs on` the named configurations, in tests against the
-oracle that all passed; `fails` in a test there; `not run`. Names with an underscore are the primitives behind public functions. Nothing
-is called stable before it ran on three vendors' hardware.
+What each operation did on each device in recorded runs of the device tier: `runs on` the named configurations, in tests
+against the oracle that all passed; `fails` in a test there; `not run`. Names with an underscore are the primitives behind
+public functions. Nothing is called stable before it ran on three vendors' hardware.
 """
 
 
