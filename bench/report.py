@@ -32,13 +32,32 @@ class Row:
     error_of: str = ""  #: what the error compares
     ceiling: float | None = None  #: the best that the device can do, in the unit of the row
     ceiling_of: str = ""  #: where the ceiling comes from
+    aim: float | None = None  #: the worst that is good enough, in the unit of the row
+    aim_of: str = ""  #: where the aim comes from
+    reason: str = ""  #: why the aim is missed, where that is known (bench/reasons.toml)
 
     def ratio(self, peer: str) -> float | None:
         """How many times better ours is than a peer's; under 1 is worse."""
         if "oa" not in self.values or peer not in self.values:
             return None
         ours, theirs = self.values["oa"].median, self.values[peer].median
-        return theirs / ours if self.better == "lower" else ours / theirs
+        return _part(theirs, ours) if self.better == "lower" else _part(ours, theirs)
+
+    @property
+    def fraction(self) -> float | None:
+        """How near ours is to the ceiling: 1 reaches it."""
+        if self.ceiling is None or "oa" not in self.values:
+            return None
+        ours = self.values["oa"].median
+        return _part(self.ceiling, ours) if self.better == "lower" else _part(ours, self.ceiling)
+
+    @property
+    def short(self) -> bool:
+        """Whether ours misses the row's own aim."""
+        if self.aim is None or "oa" not in self.values:
+            return False
+        ours = self.values["oa"].median
+        return ours > self.aim if self.better == "lower" else ours < self.aim
 
     def json(self) -> dict[str, Any]:
         """As plain data."""
@@ -52,7 +71,17 @@ class Row:
             "error_of": self.error_of,
             "ceiling": self.ceiling,
             "ceiling_of": self.ceiling_of,
+            "fraction": self.fraction,
+            "aim": self.aim,
+            "aim_of": self.aim_of,
+            "short": self.short,
+            "reason": self.reason,
         }
+
+
+def _part(numerator: float, denominator: float) -> float | None:
+    """A ratio; None where a measurement was zero, as a view's device time is."""
+    return numerator / denominator if denominator else None
 
 
 @dataclass
@@ -97,17 +126,19 @@ def line(row: Row) -> str:
         ratio = row.ratio(name) if name != "oa" else None
         if ratio is not None:
             parts[-1] += f" (x{ratio:.2f})"
-    if row.ceiling and "oa" in row.values:
-        parts.append(f"{row.values['oa'].median / row.ceiling:.0%} of {row.ceiling_of}")
+    if row.fraction is not None:
+        parts.append(f"{row.fraction:.0%} of {row.ceiling_of}")
     if row.error is not None:
         parts.append(f"error {row.error:.2g} {row.error_of}".rstrip())
+    if row.short:
+        parts.append(f"SHORT of {row.aim_of}: {row.reason or 'no reason recorded'}")
     return "  ".join(parts)
 
 
 def host() -> dict[str, Any]:
     """What the host is, as far as it changes a result."""
     versions = {}
-    for name in ("numpy", "cffi", "torch"):
+    for name in ("numpy", "cffi", "torch", "cupy-cuda12x", "cupy-cuda13x"):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -147,10 +178,23 @@ def write(reports: list[Report], path: Path) -> None:
     print(f"written: {path}", file=sys.stderr)
 
 
+def reason(suite: str, device: str, row: str) -> str:
+    """Why a row misses its aim on a device, as bench/reasons.toml records it; empty where it records none."""
+    known = tomllib.loads((ROOT / "bench" / "reasons.toml").read_text(encoding="utf-8"))["reason"]
+    for entry in known:
+        if entry["suite"] == suite and entry["device"] in device and row in entry["rows"]:
+            return str(entry["text"])
+    return ""
+
+
 def missed(report: Report) -> list[str]:
-    """The aims in bench/floors.toml that a report does not reach, as sentences."""
+    """The aims in bench/floors.toml that a report does not reach, and rows' own without a recorded reason, as sentences."""
     aims = tomllib.loads((ROOT / "bench" / "floors.toml").read_text(encoding="utf-8"))["floor"]
-    found = []
+    found = [
+        f"{report.suite}: {row.name}: {row.values['oa'].median:.4g} {row.unit}, aim {row.aim:.4g} ({row.aim_of})"
+        for row in report.rows
+        if row.short and not row.reason
+    ]
     for aim in aims:
         if aim["suite"] != report.suite or aim["device"] not in describe(report.device):
             continue

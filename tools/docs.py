@@ -84,10 +84,11 @@ def benchmarks_page() -> str:
         for report in json.loads(path.read_text(encoding="utf-8")):
             device, host = report["device"], report["host"]
             variables = "".join(f", {name}={value}" for name, value in host["environment"].items())
+            inputs = f"; inputs of {device['elements']}" if "elements" in device else ""
             parts.append(
                 f"## {report['suite']}: {device['name']}\n\n"
                 f"{device['driver']}, {device['profile']} with {device['addressing']} addressing; {host['cores']} cores, "
-                f"Python {host['python']}{variables}; commit {report['commit']}, {report['date'][:10]}.\n\n"
+                f"Python {host['python']}{variables}{inputs}; commit {report['commit']}, {report['date'][:10]}.\n\n"
                 "| what | unit | oa | others | error |\n|---|---|---|---|---|\n"
                 + "\n".join(map(benchmark_row, report["rows"]))
                 + "\n"
@@ -98,13 +99,16 @@ def benchmarks_page() -> str:
 def benchmark_row(row: dict[str, Any]) -> str:
     """A stored row as a row of the table: ours, the peers' with how many times better ours is, and the error."""
     ours = row["values"].get("oa", {}).get("median")
-    others = "; ".join(
-        f"{name} {value['median']:.4g} (x{row['ratio'][name]:.2f})"
-        for name, value in row["values"].items()
-        if name != "oa"
-    )
-    error = "" if row["error"] is None else f"{row['error']:.2g}, {row['error_of']}"
-    return f"| {row['name']} | {row['unit']} | {ours:.4g} | {others} | {error} |"
+    parts = []
+    for name, value in row["values"].items():
+        if name != "oa":
+            ratio = row["ratio"][name]
+            parts.append(f"{name} {value['median']:.4g}" + ("" if ratio is None else f" (x{ratio:.2f})"))
+    error = "" if row["error"] is None else f"{row['error']:.2g}, {row['error_of']}".rstrip(", ")
+    fraction = row.get("fraction")
+    reached = "" if fraction is None else f" ({fraction:.0%} of {row['ceiling_of']})"
+    remark = f" short of {row['aim_of']}: {row['reason'] or 'no reason recorded'}" if row.get("short") else ""
+    return f"| {row['name']} | {row['unit']} | {ours:.4g}{reached} | {'; '.join(parts)} | {error}{remark} |"
 
 
 def ledger_page() -> str:
