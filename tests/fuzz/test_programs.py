@@ -13,7 +13,9 @@ import oa
 from oa import matrix as m
 from oa.programs import Programs
 from tests.conftest import CONFIGURATIONS
-from tests.fuzz.programs import Array, Generator, Program
+from tests.fuzz.campaign import length
+from tests.fuzz.programs import Array, Program
+from tests.fuzz.wide import grown
 from tests.oracle.compare import same_bits
 
 BLOCK = 10
@@ -21,14 +23,9 @@ BLOCK = 10
 BLOCKS = [pytest.param(k, marks=pytest.mark.slow if k % 10 else ()) for k in range(100)]
 
 
-def length(seed: int) -> int:
-    """Most programs are short, one in ten has up to 60 operations: a fault in a short one is sooner found."""
-    return 1 + seed * 7 % (60 if seed % 10 == 0 else 11)
-
-
 def programs(block: int, smooth: bool) -> list[tuple[int, Program]]:
     seeds = [block * BLOCK + k + (1_000_000 if smooth else 0) for k in range(BLOCK)]
-    return [(seed, Generator(seed, smooth).grow(length(seed))) for seed in seeds]
+    return [(seed, grown(seed, smooth, length(seed))) for seed in seeds]
 
 
 def upload(engine: Any, program: Program) -> list[Any]:
@@ -67,7 +64,9 @@ def check_answers(seed: int, program: Program, got: list[Array]) -> None:
         assert value.shape == want.shape and value.dtype == want.dtype, (
             f"seed {seed}, value {k}\n{program.text()}"
         )
-        assert np.array_equal(value, want), f"seed {seed}, value {k}: {value} wanted {want}\n{program.text()}"
+        assert np.array_equal(value, want, equal_nan=want.dtype.kind == "f"), (
+            f"seed {seed}, value {k}: {value} wanted {want}\n{program.text()}"
+        )
 
 
 @pytest.mark.parametrize("block", BLOCKS)
