@@ -18,6 +18,7 @@ import queue as queues
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,7 @@ def joined(ranges: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def overlap(ranges: list[dict[str, Any]]) -> bool:
     """Whether a seed is in two ranges."""
     ordered = sorted((int(r["first"]), int(r["count"])) for r in ranges)
-    return any(a + n > b for (a, n), (b, _) in zip(ordered, ordered[1:]))
+    return any(a + n > b for (a, n), (b, _) in pairwise(ordered))
 
 
 def write(ranges: list[dict[str, Any]], path: Path) -> None:
