@@ -50,6 +50,11 @@ class Capture:
             self.random[id(value)] = (value, meaning)
         self.draws += 1
 
+    def repeat(self, value: Value, again: Value) -> None:
+        """`again` is another operand for the number `value`, and follows the random stream as that does."""
+        if id(value) in self.random:
+            self.random[id(again)] = (again, self.random[id(value)][1])
+
     def read_cell(self, cell: State) -> Typed:
         """The cell's value inside the capture: what was assigned, else an input that follows the cell at each run."""
         found = self.assigned.get(cell)

@@ -2,7 +2,7 @@
 
 kind        params                          meaning
 pointwise   ()                              `instance.body` at each element, operands broadcast
-view        (View,)                         the operand under another index
+view        (View,)                         operand 0 under another index; not before operand 1 where there is one
 reduce      (name, axes)                    over `axes`, which stay with extent 1
 partial     (name, axes, chunks, length)    one result per chunk of `length` along the flattened `axes`, as a last axis
 take        (axis,)                         operand 0 at operand 1's indices along `axis`

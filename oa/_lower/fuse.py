@@ -36,7 +36,8 @@ _ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad"})
 
 
 class Edge(NamedTuple):
-    """A node that another reads, through views and inline nodes; `coords` None means at elements unknown before run time."""
+    """A node that another reads, through views and inline nodes; `coords` None means at elements unknown before run time, or,
+    where a view stands for a value computed later (`oa.ml.checkpoint`), that it is only waited for."""
 
     source: Ref
     coords: Coords | None
@@ -117,6 +118,8 @@ class Fusion:
         self.again: dict[
             Ref, frozenset[Ref]
         ] = {}  #: what is computed again by its readers, with the nodes on the way
+        #: By node, what its kernel has to follow although it does not read it.
+        self.waits: dict[Ref, set[Ref]] = {}
         self.edges: dict[Ref, list[Edge]] = {}
         self.consumers: dict[Ref, set[Ref]] = {}
         self.cluster_of: dict[Ref, Cluster] = {}
@@ -156,7 +159,8 @@ class Fusion:
         leaves: list[frozenset[Ref]] = []  # the stored values that a consumer would read for this node
         for ref, node in enumerate(self.base.nodes):
             below = max((depth[r] for r in node.inputs if r >= 0), default=0)
-            below_it = [leaves[r] if r >= 0 else self._input_leaf(r) for r in node.inputs]
+            operands = node.inputs[:1] if node.kind == "view" else node.inputs
+            below_it = [leaves[r] if r >= 0 else self._input_leaf(r) for r in operands]
             read = below_it[0] if len(below_it) == 1 else NOTHING.union(*below_it)
             chosen = (
                 node.kind in _ELEMENTWISE
@@ -233,11 +237,27 @@ class Fusion:
                 view = self.base.nodes[at]
                 coords = None if coords is None else through(view.params[0], coords, space)
                 at = view.inputs[0]
+                for token in view.inputs[1:]:
+                    self.waits.setdefault(ref, set()).update(self._computed(token))
             if at >= 0 and self.computed_by_reader(at, expand):
                 stack.extend(self._operands(at, self.base.nodes[at], coords, expand))
             elif at >= 0 or not self.base.inputs[-at - 1].is_scalar:
                 found[Edge(at, coords)] = None
+        for late in self.waits.get(ref, ()):
+            found[Edge(late, None)] = None
         return list(found)
+
+    def _computed(self, token: Ref) -> set[Ref]:
+        """The values in kernels of their own that a value follows from, or itself."""
+        found: set[Ref] = set()
+        stack = [token]
+        while stack:
+            at = stack.pop()
+            if at >= 0 and (self.base.nodes[at].kind == "view" or self.inline[at]):
+                stack.extend(self.base.nodes[at].inputs)
+            elif at >= 0:
+                found.add(at)
+        return found
 
     def operand_coords(self, node: BaseNode, coords: Coords) -> list[Coords | None]:
         """For each operand of `node`, the element read at `coords`."""

@@ -32,7 +32,7 @@ from oa._lower.kernels import Draft, drafts
 from oa._lower.memory import Place, input_slot, operand, padded, place
 from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
 from oa._lower.route import address, route, view_source
-from oa._lower.schedule import levels, with_barriers
+from oa._lower.schedule import levels, waits, with_barriers
 from oa._schema.scalar import scalar_words
 from oa._schema.spec import contiguous_strides
 from oa.errors import AllocationLimit, ArgumentError, Unsupported
@@ -113,7 +113,7 @@ def stages(
         epilogues(fusion, wanted)
     in_place = aliases(fusion)
     found = drafts(fusion, profile, in_place, wanted)
-    at = levels(found, in_place)
+    at = levels(found, in_place, waits(fusion))
     outputs = _outputs(base)
     places, scratch = place(base, found, at, outputs, in_place)
     order = sorted(range(len(found)), key=lambda k: at[k])

@@ -124,7 +124,9 @@ def _strided(new: BaseGraph, ref: Ref) -> Ref:
     made = copy_of(new, chain[first])
     for view in reversed(chain[:first]):
         node = new.nodes[view]
-        made = new.add("view", node.spec, (made,), node.params, None, node.name, node.sources[0])
+        made = new.add(
+            "view", node.spec, (made, *node.inputs[1:]), node.params, None, node.name, node.sources[0]
+        )
     return _strided(new, made)
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from oa._lower.alias import Alias
+from oa._lower.fuse import Fusion
 from oa._lower.kernels import Draft
 from oa._lower.plan import Access, Barrier, Dispatch, Operand, Step
 
 
-def levels(drafts: Sequence[Draft], in_place: Mapping[int, Alias]) -> list[int]:
-    """The level of each dispatch: one more than the latest that it must follow."""
+def levels(
+    drafts: Sequence[Draft], in_place: Mapping[int, Alias], late: Mapping[int, Collection[int]]
+) -> list[int]:
+    """The level of each dispatch: one more than the latest that it must follow. `late` are the clusters that the dispatches of
+    a cluster follow without reading what they make."""
     written: dict[int, int] = {}
     parts: dict[int, bool] = {}
-    found = []
+    last: dict[int, int] = {}  # by cluster
+    found: list[int] = []
     for draft in drafts:
-        level = 0
+        level = max((last[c] + 1 for c in late.get(draft.cluster, ()) if c in last), default=0)
         for ref, access in draft.operands:
             sibling = draft.part and bool(access & Access.WRITE) and parts.get(ref, False)
             if ref in written and not sibling:
@@ -28,7 +33,21 @@ def levels(drafts: Sequence[Draft], in_place: Mapping[int, Alias]) -> list[int]:
                     parent = in_place[ref].parent
                     written[parent] = max(written.get(parent, 0), level)
                     parts[parent] = True
+        last[draft.cluster] = max(last.get(draft.cluster, 0), level)
         found.append(level)
+    return found
+
+
+def waits(fusion: Fusion) -> dict[int, set[int]]:
+    """By cluster, those that it follows without reading what they make."""
+    if not fusion.waits:
+        return {}
+    number = {ref: k for k, cluster in enumerate(fusion.clusters) for ref in cluster.members}
+    found: dict[int, set[int]] = {}
+    for ref, tokens in fusion.waits.items():
+        if ref in number:
+            others = {number[t] for t in tokens if t in number} - {number[ref]}
+            found.setdefault(number[ref], set()).update(others)
     return found
 
 

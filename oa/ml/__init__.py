@@ -3,12 +3,13 @@
 import inspect
 
 from oa.matrix.surface import public, public_methods
-from oa.ml.checkpoint import Checkpoint, load_checkpoint, read_checkpoint, save_checkpoint
 from oa.ml.functional import cross_entropy, dropout, layer_norm, scaled_dot_product_attention
 from oa.ml.layers import Dropout, Embedding, LayerNorm, Linear, MultiHeadAttention, TransformerBlock
 from oa.ml.module import Module
 from oa.ml.optim import AdamW, clip_grad_norm
 from oa.ml.parameter import Parameter
+from oa.ml.recompute import checkpoint
+from oa.ml.saved import Checkpoint, load_checkpoint, read_checkpoint, save_checkpoint
 from oa.ml.schedule import Schedule, warmup_cosine
 from oa.ml.tape import GradientTape
 
@@ -25,6 +26,7 @@ __all__ = [
     "Parameter",
     "Schedule",
     "TransformerBlock",
+    "checkpoint",
     "clip_grad_norm",
     "cross_entropy",
     "dropout",

@@ -22,13 +22,14 @@ _OPEN: list[GradientTape] = []
 
 
 class _Entry:
-    """One operation on watched values: what its rule needs, and which results are its own."""
+    """One operation on watched values, or several as one (`oa.ml.checkpoint`): what its rule needs, and which results are its
+    own."""
 
     __slots__ = ("inputs", "instance", "kept", "outputs", "watched")
 
     def __init__(
         self,
-        instance: Instance,
+        instance: Any,
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
         watched: tuple[bool, ...],
@@ -195,15 +196,21 @@ class GradientTape:
         return key
 
     def _backward(self, target: int, seed: Matrix) -> dict[int, Any]:
-        cotangents: dict[int, Any] = {target: seed}
+        return self._play({target: seed})
+
+    def _play(self, cotangents: dict[int, Any]) -> dict[int, Any]:
+        """From cotangents of results to those of the sources, all of them by serial number."""
         for entry in reversed(self._entries):
             own = [cotangents.get(o) for o in entry.outputs]
             if own[0] is None and all(ct is None for ct in own):
                 continue
-            for key, ct in zip(entry.inputs, _pull(entry, own)):
-                if ct is not None:
-                    seen = cotangents.get(key)
-                    cotangents[key] = ct if seen is None else matrix.add(seen, ct)
+            if isinstance(entry.instance, Instance):
+                for key, ct in zip(entry.inputs, _pull(entry, own)):
+                    if ct is not None:
+                        seen = cotangents.get(key)
+                        cotangents[key] = ct if seen is None else matrix.add(seen, ct)
+            else:
+                entry.instance.play(cotangents, entry.watched)
             for o in entry.outputs:
                 if o not in self._sources:
                     cotangents.pop(o, None)

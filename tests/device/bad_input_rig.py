@@ -316,6 +316,7 @@ def ml_calls(v: Values, folder: Path) -> Iterator[Good]:
     weight, gradients = ml.Parameter(v.f), [m.zeros(e, p.shape) for p in net.parameters()]
     tape, y = taped(v)
     yield Good("cross_entropy", ml.cross_entropy, (v.logits, v.ids), {"ignore_index": None})
+    yield Good("checkpoint", ml.checkpoint, (m.exp, v.f), {})
     yield Good("dropout", ml.dropout, (v.f, 0.5), {})
     yield Good("layer_norm", ml.layer_norm, (v.f, v.row, v.row, 1e-5), {})
     yield Good(
