@@ -182,7 +182,7 @@ class Fusion:
             return False
         work = body_work(node.body)
         cheap = node.kind in ("pointwise", "pad") and all(n.op in sc.CHEAP for n in work)
-        if cheap and tensors == 0:
+        if tensors == 0 and (cheap or self._costs_less_than_a_dispatch(node)):
             return True
         if not self.enabled:
             return False
@@ -192,6 +192,10 @@ class Fusion:
             return not expands and (not identity or kind in ("partial", "concat"))
         operations = sum(1 for n in work if n.op not in ("arg", "const"))
         return cheap and tensors <= 1 and operations <= CHEAP_OPERATIONS and not any(i for _, i, _ in uses)
+
+    def _costs_less_than_a_dispatch(self, node: BaseNode) -> bool:
+        """Whether a number that follows from numbers alone is computed by each invocation that needs it: on a CPU it is not."""
+        return self.enabled and self.tuning != "cpu" and node.kind == "pointwise" and node.spec.size == 1
 
     def _gathers_that_recompute(self) -> set[Ref]:
         """Gathers that read so few elements of what pointwise nodes make that they compute those for themselves."""

@@ -60,6 +60,8 @@ def _leaves(fusion: Fusion, cluster: Cluster, ref: Ref) -> tuple[list[tuple[Ref,
     size, shape = base.nodes[ref].spec.size, base.nodes[ref].spec.shape
     leaves: dict[tuple[Ref, Coords], None] = {}
     inner: set[Ref] = set()
+    within = set(cluster.members)
+    seen: set[tuple[Ref, Coords]] = set()
     operations = 0
     stack: list[tuple[Ref, Coords]] = [(ref, dims(shape))]
     while stack:
@@ -72,8 +74,12 @@ def _leaves(fusion: Fusion, cluster: Cluster, ref: Ref) -> tuple[list[tuple[Ref,
                 leaves[at, coords] = None
             continue
         node = base.nodes[at]
-        on_the_way = node.spec.size == size and at in cluster.members and at not in fusion.stored
+        within |= fusion.again.get(at, frozenset())
+        on_the_way = node.spec.size == size and at in within and at not in fusion.stored
         if at == ref or fusion.inline[at] or (node.kind == "pointwise" and on_the_way):
+            if (at, coords) in seen:
+                continue
+            seen.add((at, coords))
             work = body_work(node.body)
             operations += sum(1 for n in work if n.op not in ("arg", "const", "cast"))
             if (

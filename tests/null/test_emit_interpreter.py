@@ -87,6 +87,7 @@ _RUN: dict[str, Callable[..., Any]] = {
     "ineg": lambda a: _u(a).dtype.type(0) - _u(a),
     "sdiv": _divide(True, False), "srem": _divide(True, True), "udiv": _divide(False, False), "urem": _divide(False, True),
     "umulhi": lambda a, b: ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32),
+    "umin": lambda a, b: np.minimum(_u(a), _u(b)), "umax": lambda a, b: np.maximum(_u(a), _u(b)),
     "shl": _shift(lambda a, n: _u(a) << n), "shr_u": _shift(lambda a, n: _u(a) >> n),
     "shr_s": _shift(lambda a, n: _i(a) >> _i(n)),
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.invert,

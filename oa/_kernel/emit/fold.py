@@ -25,6 +25,8 @@ _EVALUATE: dict[str, Callable[[int, int], int]] = {
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
     "xor": lambda a, b: a ^ b,
+    "umin": min,
+    "umax": max,
     "shl": lambda a, b: a << b & _ALL,
     "shr_u": lambda a, b: a >> b,
     "shr_s": lambda a, b: _signed(a) >> b & _ALL,
@@ -44,16 +46,16 @@ _EVALUATE: dict[str, Callable[[int, int], int]] = {
 _SHIFTS = frozenset(("shl", "shr_u", "shr_s"))
 _DIVISIONS = frozenset(("udiv", "urem"))
 #: Commutative: a constant on the left moves to the right.
-_SWAPPED = frozenset(("iadd", "imul", "and", "or", "xor", "land", "lor", "leq", "lne"))
+_SWAPPED = frozenset(("iadd", "imul", "and", "or", "xor", "umin", "umax", "land", "lor", "leq", "lne"))
 _COMPARISONS = frozenset(("ieq", "ine", "ult", "ule", "ugt", "uge", "slt", "sle", "sgt", "sge"))
 #: x op constant == x
 _NEUTRAL = {
     ("iadd", 0), ("isub", 0), ("imul", 1), ("and", _ALL), ("or", 0), ("xor", 0), ("shl", 0), ("shr_u", 0),
-    ("shr_s", 0), ("udiv", 1), ("sdiv", 1),
+    ("shr_s", 0), ("udiv", 1), ("sdiv", 1), ("umin", _ALL), ("umax", 0),
     ("land", 1), ("lor", 0), ("leq", 1), ("lne", 0),
 }  # fmt: skip
 #: x op constant == constant
-_ABSORBING = {("imul", 0), ("and", 0), ("or", _ALL), ("land", 0), ("lor", 1)}
+_ABSORBING = {("imul", 0), ("and", 0), ("or", _ALL), ("umin", 0), ("umax", _ALL), ("land", 0), ("lor", 1)}
 
 
 def fold(b: Builder, name: str, args: tuple[Value, ...]) -> Value | None:

@@ -79,11 +79,11 @@ class Builder(Memory):
         made = self._next
         self._next = made + 1
         kind = self._scalars[(result or ty).order] or self._scalar(result or ty)
-        if arity == 2:
-            self._code += (5 << 16 | code, kind, made, left, right)
-        elif ext:
+        if ext:
             self._code.append(arity + 5 << 16 | sp.OP_EXT_INST)
             self._code += (kind, made, self._extended(), code, *[a.id for a in args])
+        elif arity == 2:
+            self._code += (5 << 16 | code, kind, made, left, right)
         else:
             self._code += (4 << 16 | code, kind, made, first.id)
         if exact:

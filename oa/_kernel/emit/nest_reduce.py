@@ -1,8 +1,12 @@
 """Reductions: what is carried, how an element joins, how two carries combine.
 
-Float sums carry the rounding error of each addition beside the sum (Knuth's two-sum), so the error does not grow with the
-number of terms: |error| <= (1 + log2(lanes)) * 2^-24 * sum|x| to first order. An overflowing sum keeps its inf.
-Arg-reductions take the first of equals; NaN beats every number.
+Elements that an invocation holds in registers combine in a tree that pairs neighbours. In a loop, float sums carry the rounding
+error of each addition beside the sum (Knuth's two-sum). Either way, with the tree over lanes, |error| <= (1 + log2(n)) * 2^-24
+* sum|x| to first order for float32. An overflowing sum keeps its inf. Arg-reductions take the first of equals; NaN beats every
+number.
+
+Float extremes are found among ranks: integers in the order of the numbers, -0 below +0, with every NaN beyond the end that is
+looked for. Ranking takes three integer operations, joining one; comparing floats with regard to NaN and zeros takes eight.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Sequence
 
 from oa._kernel.emit.ir import Builder, Ty, Value
 from oa._kernel.emit.scalar import REGISTER, emit_op
+from oa._kernel.emit.scalar_float import INF_BITS, INF_BITS_64
 from oa._schema.dtype import DType, as_dtype
 from oa.errors import InternalError
 
@@ -35,6 +40,8 @@ class Reduction:
         self.dtype: DType = as_dtype(dtype)
         self.ty = REGISTER[dtype]
         self.is_arg = name in ("argmax", "argmin")
+        self.ranked = self.ty.is_float and name in ("max", "min")
+        self.word = self.ty.unsigned  #: of a rank
 
     def initial(self) -> list[Value]:
         """The carry before the first element."""
@@ -44,6 +51,8 @@ class Reduction:
             return [zero, zero] if self.ty.is_float else [zero]
         if name == "prod":
             return [b.const(self.ty, 1)]
+        if self.ranked:
+            return [b.bits(self.word, 0 if name == "max" else (1 << self.word.bits) - 1)]
         if name in ("max", "argmax"):
             first = b.const(self.ty, _ends(self.dtype)[0])
         elif name in ("min", "argmin"):
@@ -52,28 +61,34 @@ class Reduction:
             raise InternalError(f"unknown reduction {name}")
         return [first, b.bits(Ty.U32, _NONE)] if self.is_arg else [first]
 
-    def step(self, carry: Sequence[Value], x: Value, position: Value) -> list[Value]:
-        """The carry with one more element, at flat `position` of its row."""
+    def enter(self, x: Value, position: Value, inside: Value | None) -> list[Value]:
+        """The settled carry of one element, at flat `position` of its row; one that changes nothing where `inside` is false."""
         b = self.b
+        if self.is_arg:
+            place = position if inside is None else b.select(inside, position, b.bits(Ty.U32, _NONE))
+            return [x, place]
+        entry = self._rank(x) if self.ranked else x
+        return [entry if inside is None else b.select(inside, entry, self.initial()[0])]
+
+    def step(self, carry: Sequence[Value], entry: Sequence[Value]) -> list[Value]:
+        """The carry with one more element."""
         if self.name == "sum" and self.ty.is_float:
+            b, (x,) = self.b, entry
             total = b.op("fadd", carry[0], x)
             back = b.op("fsub", total, carry[0])
             lost = b.op("fadd", b.op("fsub", carry[0], b.op("fsub", total, back)), b.op("fsub", x, back))
             return [total, b.op("fadd", carry[1], lost)]
-        if self.is_arg:
-            return self._pick(carry, [x, position])
-        return [self._join(carry[0], x)]
+        return self.combine(carry, entry)
 
-    def masked(self, x: Value, position: Value, inside: Value | None) -> tuple[Value, Value]:
-        """The element, or what changes nothing where `inside` is false."""
-        if inside is None:
-            return x, position
-        if self.is_arg:
-            return x, self.b.select(inside, position, self.b.bits(Ty.U32, _NONE))
-        return self.b.select(inside, x, self.initial()[0]), position
+    def tree(self, entries: Sequence[list[Value]]) -> list[Value]:
+        """The settled carry of a power of two of elements: neighbours first, then pairs of pairs."""
+        level = list(entries)
+        while len(level) > 1:
+            level = [self.combine(x, y) for x, y in zip(level[::2], level[1::2], strict=True)]
+        return level[0]
 
     def combine(self, a: Sequence[Value], c: Sequence[Value]) -> list[Value]:
-        """Two carries as one; for float sums after `settle`."""
+        """Two settled carries as one."""
         if self.is_arg:
             return self._pick(a, c)
         return [self._join(a[0], c[0])]
@@ -88,9 +103,31 @@ class Reduction:
 
     def result(self, carry: Sequence[Value]) -> Value:
         """The reduction's value from a settled carry."""
+        if self.ranked:
+            return self._ranked(carry[0])
         return self.b.bitcast(Ty.I32, carry[1]) if self.is_arg else carry[0]
 
+    def _origin(self) -> Value:
+        """What lies at rank 0: -inf for the greatest, the first NaN for the least, so that NaNs are beyond it at either end."""
+        infinity = INF_BITS_64 if self.word.is_wide else INF_BITS
+        flipped = (1 << self.word.bits) - 1 - infinity  # of -inf
+        return self.b.bits(self.word, flipped if self.name == "max" else infinity + 1)
+
+    def _flipped(self, word: Value) -> Value:
+        """Bits of a float as an integer in the order of floats (two's complement), and back."""
+        b, bits = self.b, self.word.bits
+        sign = b.op("shr_s", word, b.const(Ty.U32, bits - 1))
+        return b.op("xor", word, b.op("and", sign, b.bits(self.word, (1 << bits - 1) - 1)))
+
+    def _rank(self, x: Value) -> Value:
+        return self.b.op("isub", self._flipped(self.b.bitcast(self.word, x)), self._origin())
+
+    def _ranked(self, rank: Value) -> Value:
+        return self.b.bitcast(self.ty, self._flipped(self.b.op("iadd", rank, self._origin())))
+
     def _join(self, a: Value, c: Value) -> Value:
+        if self.ranked:
+            return self.b.op("umax" if self.name == "max" else "umin", a, c)
         op = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}[self.name]
         return emit_op(self.b, op, self.dtype, (self.dtype, self.dtype), [a, c])
 

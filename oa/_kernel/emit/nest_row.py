@@ -183,20 +183,24 @@ class Row:
         operands = [code[k].args[0] for k in which]
         needed = self._ready(walk.point, operands)
         kinds = [Reduction(b, str(code[k].attr), code[code[k].args[0]].dtype) for k in which]
-        carried = [[b.var(v) for v in kind.initial()] for kind in kinds]
+        held = bool(walk.slots)  # in registers: combined in a tree, else carried along a loop
+        carried = [[] if held else [b.var(v) for v in kind.initial()] for kind in kinds]
+        entered: list[list[list[Value]]] = [[] for _ in kinds]
 
         def visit(block: Block) -> None:
             run_lanes(b, block.points, needed)
             for point, position in zip(block.points, block.positions):
-                for kind, variables, operand in zip(kinds, carried, operands):
-                    x, place = kind.masked(point.values[operand], position, block.inside)
-                    new = kind.step([b.get(v) for v in variables], x, place)
-                    for variable, value in zip(variables, new):
+                for kind, variables, entries, operand in zip(kinds, carried, entered, operands):
+                    entry = kind.enter(point.values[operand], position, block.inside)
+                    if held:
+                        entries.append(entry)
+                        continue
+                    for variable, value in zip(variables, kind.step([b.get(v) for v in variables], entry)):
                         b.set(variable, value)
 
         walk.visit(visit)
-        for kind, variables, k in zip(kinds, carried, which):
-            settled = kind.settle([b.get(v) for v in variables])
+        for kind, variables, entries, k in zip(kinds, carried, entered, which):
+            settled = kind.tree(entries) if held else kind.settle([b.get(v) for v in variables])
             if lane is not None:
                 settled = self._combine_lanes(kind, settled, lane)
             walk.point.values[k] = kind.result(settled)

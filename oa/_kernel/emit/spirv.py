@@ -97,6 +97,8 @@ def _ops() -> dict[str, Op]:
         "srem": Op(138, 2, _SIGNED),
         "udiv": Op(134, 2, _UNSIGNED),
         "urem": Op(137, 2, _UNSIGNED),
+        "umin": Op(38, 2, _UNSIGNED, ext=True, commutative=True),
+        "umax": Op(41, 2, _UNSIGNED, ext=True, commutative=True),
         "shl": Op(196, 2, _INT, shift=True),
         "shr_u": Op(194, 2, _INT, shift=True),
         "shr_s": Op(195, 2, _INT, shift=True),
