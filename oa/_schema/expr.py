@@ -86,6 +86,11 @@ def cast(x: Operand, dtype: DType) -> Expr:
     return Expr("cast", (x,), dtype)
 
 
+def real(x: Operand) -> Expr:
+    """`x` as it is where it is floating-point, else converted to float32, the default."""
+    return Expr("real", (x,))
+
+
 def index(axis: int) -> Expr:
     """The element's own index along `axis`, int32."""
     return Expr("dim", (), axis)
@@ -133,6 +138,9 @@ def resolve(root: Operand, dtypes: Sequence[DType], operation: str) -> Scalar:
         if node.op == "cast":
             inner = node.args[0]
             return sc.cast(typed(inner, node.attr if not isinstance(inner, Expr) else weak), node.attr)
+        if node.op == "real":
+            inner_typed = typed(node.args[0], weak)
+            return inner_typed if inner_typed.dtype.is_float else sc.cast(inner_typed, float32)
         fixed = _ARGUMENT_DTYPES.get(node.op)
         if fixed:
             return sc.apply(node.op, *(typed(a, d) for a, d in zip(node.args, fixed)))
@@ -167,6 +175,7 @@ __all__ = [
     "index",
     "int32",
     "philox",
+    "real",
     "resolve",
     "uint32",
     "where",

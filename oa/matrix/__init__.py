@@ -112,7 +112,6 @@ from oa.matrix.elementwise import (
     tan,
     tanh,
     trunc,
-    where,
 )
 from oa.matrix.grid import meshgrid, tril, triu
 from oa.matrix.indexing import embedding, gather, one_hot, take, take_along_axis
@@ -145,7 +144,7 @@ from oa.matrix.scattering import (
     segment_prod,
     segment_sum,
 )
-from oa.matrix.search import argwhere, count_nonzero, nonzero, searchsorted
+from oa.matrix.search import argwhere, count_nonzero, nonzero, searchsorted, where
 from oa.matrix.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from oa.matrix.shape import (
     broadcast_to,

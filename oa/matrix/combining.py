@@ -15,7 +15,18 @@ from oa._schema.dtype import HALVES, float32, int32, limits_of, uint32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.matrix.create import arange, full, zeros_like
-from oa.matrix.elementwise import add, astype, equal, less_equal, maximum, minimum, multiply, where
+from oa.matrix.elementwise import (
+    add,
+    astype,
+    equal,
+    isfinite,
+    isnan,
+    less_equal,
+    maximum,
+    minimum,
+    multiply,
+    where,
+)
 from oa.matrix.indexing import _along, _take, _wrapped, take
 from oa.matrix.products import matmul
 from oa.matrix.reduce import max, min, prod, sum
@@ -27,8 +38,8 @@ from oa.matrix.value import Matrix
 
 #: Products of places and values up to which each value is compared with each place.
 _COMPARISONS = 1 << 22
-#: Elements of the one-hot matrix up to which the gradient of a `take` is a matrix product.
-_ONE_HOT_LIMIT = 1 << 28
+#: Products of places, rows and their width up to which the gradient of a `take` is a matrix product.
+_ONE_HOT_LIMIT = 1 << 29
 JOIN: dict[str, Callable[[Any, Any], Matrix]] = {
     "add": add,
     "multiply": multiply,
@@ -198,13 +209,25 @@ def last_of(places: Matrix, count: int) -> Matrix:
 def _sum_of_rows(rows: Matrix, places: Matrix, count: int) -> Matrix:
     """(lines, count, width): for each place the sum of the rows (lines, n, width) whose place (lines, n) it is."""
     lines, n, width = rows.shape
-    if rows.dtype is float32 and lines == 1 and width > 1 and count * n <= _ONE_HOT_LIMIT:
-        here = reshape(arange(rows.engine, count), (count, 1))
-        hot = astype(equal(here, places), float32)
-        return reshape(matmul(hot, reshape(rows, (n, width))), (1, count, width))
+    if rows.dtype is float32 and lines == 1 and width > 1 and count * n * width <= _ONE_HOT_LIMIT:
+        return _by_product(rows, places, count)
     if rows.dtype in HALVES:
         return astype(_sum_of_rows(astype(rows, float32), places, count), rows.dtype)
     return combined(places, rows, count, "add")[0]
+
+
+def _by_product(rows: Matrix, places: Matrix, count: int) -> Matrix:
+    """`_sum_of_rows` of one line as the product of a one-hot matrix. It multiplies every row by 0 for every other place, which
+    of an infinity would make NaN there: so what is not finite is left out, counted beside, and put in afterwards."""
+    _, n, width = rows.shape
+    hot = astype(equal(reshape(arange(rows.engine, count), (count, 1)), places), float32)
+    rows = reshape(rows, (n, width))
+    unknown = isnan(rows)  # an infinity of each sign, whose sum is NaN
+    above, below = (astype(equal(rows, end) | unknown, float32) for end in (math.inf, -math.inf))
+    parts = matmul(hot, concat([where(isfinite(rows), rows, 0.0), above, below], axis=1))
+    found, above, below = (slice(parts, 1, k * width, (k + 1) * width) for k in range(3))
+    infinite = where(above > 0, math.inf, 0.0) + where(below > 0, -math.inf, 0.0)
+    return reshape(where(equal(infinite, 0.0), found, infinite), (1, count, width))
 
 
 @gradient(_take)

@@ -57,14 +57,18 @@ def multiply(a: Operand, b: Operand) -> Matrix:
     return _call("mul", a, b)
 
 
-@pointwise(kinds="f")
+@pointwise()
 def divide(a: Operand, b: Operand) -> Matrix:
-    """a / b, floating-point operands only: x / 0 is inf of x's sign, 0 / 0 NaN.
+    """a / b: x / 0 is inf of x's sign, 0 / 0 NaN. Integers and bools divide as float32, the default float, each rounded to it first.
+
+    Dtypes: any; of integers and bools the result is float32.
 
     >>> oa.matrix.divide(oa.matrix.from_list(engine, [1.0, -1.0]), 4.0).tolist()
     [0.25, -0.25]
+    >>> oa.matrix.divide(oa.matrix.from_list(engine, [1, 3]), 2).tolist()
+    [0.5, 1.5]
     """
-    return _call("div", a, b)
+    return _call("div", expr.real(a), expr.real(b))
 
 
 @pointwise(kinds=_NUMERIC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from typing import Any, overload
 
 from oa._schema import expr
 from oa._schema.declare import pointwise, primitive
@@ -15,7 +15,8 @@ from oa._schema.scalar import Scalar
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from oa.matrix.create import _scalar, full, zeros
-from oa.matrix.elementwise import astype, floor_divide, remainder, where
+from oa.matrix.elementwise import astype, floor_divide, remainder
+from oa.matrix.elementwise import where as chosen
 from oa.matrix.indexing import take
 from oa.matrix.reduce import sum
 from oa.matrix.scan import cumulative_sum
@@ -131,7 +132,7 @@ def flat_nonzero(x: Matrix, size: int | None, fill_value: int, operation: str) -
     found = lower_bound(astype(running, uint32), wanted)
     if size is None:
         return found
-    return where(astype(wanted, int32) <= total, found, fill_value)
+    return chosen(astype(wanted, int32) <= total, found, fill_value)
 
 
 def _ordinal(engine: Any, count: int) -> Matrix:
@@ -167,8 +168,39 @@ def nonzero(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> tuple
     for axis, extent in enumerate(x.shape):
         step = math.prod(x.shape[axis + 1 :])
         place = remainder(floor_divide(flat, builtins.max(step, 1)), builtins.max(extent, 1))
-        found.append(place if size is None else where(flat < 0, fill_value, place))
+        found.append(place if size is None else chosen(flat < 0, fill_value, place))
     return tuple(found)
+
+
+@overload
+def where(condition: Matrix) -> tuple[Matrix, ...]: ...
+@overload
+def where(condition: Matrix, a: Operand, b: Operand) -> Matrix: ...
+def where(condition: Matrix, a: Operand | None = None, b: Operand | None = None) -> Any:
+    """a where the bool condition holds, else b. The gradient reaches the chosen one alone.
+
+    With the condition alone, as in NumPy, `nonzero(condition)`: a tuple of the places where it holds.
+
+    Shapes: broadcast.
+    Dtypes: any; a and b are promoted to their common dtype.
+    Gradient: g to a where the condition holds, to b elsewhere.
+    Raises: ArgumentError for one of a and b without the other; ShapeError where shapes do not broadcast; DTypeError where dtypes
+    have no common one.
+
+    >>> x = oa.matrix.from_list(engine, [-1.0, 2.0])
+    >>> oa.matrix.where(x > 0.0, x, 0.0).tolist()
+    [0.0, 2.0]
+    >>> [place.tolist() for place in oa.matrix.where(x > 0.0)]
+    [[1]]
+    """
+    if a is None and b is None:
+        return nonzero(condition)
+    if a is None or b is None:
+        missing = "a" if a is None else "b"
+        raise ArgumentError(
+            f"matrix.where: {missing} is missing; wanted both values to choose from, or the condition alone"
+        )
+    return chosen(condition, a, b)
 
 
 def argwhere(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> Matrix:

@@ -251,3 +251,12 @@ def test_assignment_inside_a_capture(any_engine: Any) -> None:
     any_engine.submit(plan)
     assert plan.outputs.tolist() == [8.0, 5.0, 1.0]
     assert x.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_where_of_a_condition_alone_is_nonzero(any_engine: Any) -> None:
+    x = np.random.default_rng(3).integers(-1, 2, (4, 5)).astype(np.float32)
+    held = m.from_numpy(any_engine, x)
+    for ours, theirs in zip(m.where(held > 0), np.where(x > 0), strict=True):
+        assert np.array_equal(ours.to_numpy(), theirs)
+    with pytest.raises(oa.errors.ArgumentError, match=r"matrix\.where: b is missing; wanted both"):
+        m.where(held > 0, held)

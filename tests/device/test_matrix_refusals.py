@@ -71,7 +71,7 @@ DTYPES: list[tuple[str, Mistake, type[Exception], list[str]]] = [
     ("mix-bool", lambda h: h.i & h.b, errors.DTypeError, ["matrix.bitwise_and", "int32", "bool", "astype"]),
     ("bool", lambda h: h.b + h.b, errors.DTypeError, ["matrix.add", "bool", "astype"]),
     ("exp", lambda h: m.exp(h.i), errors.DTypeError, ["matrix.exp", "int32", "float", "astype(oa.float32)"]),
-    ("divide", lambda h: h.i / h.i, errors.DTypeError, ["matrix.divide", "int32"]),
+    ("divide", lambda h: h.i / h.f, errors.DTypeError, ["matrix.divide", "int32", "float32"]),
     ("invert", lambda h: ~h.f, errors.DTypeError, ["matrix.bitwise_invert", "float32"]),
     ("number", lambda h: h.i * 2.5, errors.DTypeError, ["matrix.multiply", "float", "int32", "astype"]),
     ("number-of-bool", lambda h: h.b == 2, errors.DTypeError, ["matrix.equal", "int", "bool"]),

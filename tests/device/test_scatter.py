@@ -336,6 +336,31 @@ def test_gradients_of_gathers(
         assert np.array_equal(m.astype(got, "float32").to_numpy(), way(zero, index, seed, axis, "add")[0])
 
 
+@pytest.mark.parametrize("limit", ["product", "compared", "sorted"])
+@pytest.mark.parametrize("rows", [90, 5000])
+def test_gradients_of_gathers_that_are_not_finite(
+    any_engine: Any, limit: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An infinity or NaN that flows back stays with the row it was taken from; infinities of both signs meet as NaN."""
+    if limit != "product":
+        monkeypatch.setattr(combining, "_ONE_HOT_LIMIT", 0)
+    if limit == "sorted":
+        monkeypatch.setattr(combining, "_COMPARISONS", 0)
+    rng = seeded("not finite", limit)
+    index = rng.integers(0, 9, rows).astype(np.int32)
+    index[:6] = [2, 4, 5, 5, 6, 8]
+    seed = rng.integers(-1, 2, (rows, 3)).astype(np.float32)
+    seed[0, 1], seed[1, 0], seed[2, 2], seed[3, 2], seed[4] = np.inf, -np.inf, np.inf, -np.inf, np.nan
+    seed[5] = 3.4e38  # finite, and so is nothing that another row gets of it
+    x = m.zeros(any_engine, (9, 3))
+    with GradientTape() as tape:
+        tape.watch(x)
+        y = m.take(x, m.from_numpy(any_engine, index), axis=0)
+    got = tape.gradient(y, x, seed=m.from_numpy(any_engine, seed)).to_numpy()
+    want = oracle.scatter_rows(np.zeros((9, 3), np.float32), index, seed, 0, "add")[0].astype(np.float32)
+    assert np.array_equal(got, want, equal_nan=True)
+
+
 def test_the_gradient_of_a_long_sort(any_engine: Any) -> None:
     n = np.random.default_rng(7).permutation(3000).astype(np.float32)
     x = m.from_numpy(any_engine, n)

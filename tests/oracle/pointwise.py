@@ -85,6 +85,12 @@ def _raw(function: Callable[..., Any]) -> Callable[..., Array]:
     return answer
 
 
+def _divide(a: Array, b: Array) -> Array:
+    """What is no float is rounded to float32 first."""
+    x, y = (v if v.dtype.kind == "f" else v.astype(np.float32) for v in (a, b))
+    return _real(np.divide)(x, y)
+
+
 def _floor_divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         infinite = np.isinf(a) | np.isinf(b)  # the standard's rule, not NumPy's
@@ -237,7 +243,7 @@ POINTWISE: dict[str, Answer] = {
     "add": Answer(_arithmetic(np.add), 2, _NUMERIC),
     "subtract": Answer(_arithmetic(np.subtract), 2, _NUMERIC),
     "multiply": Answer(_arithmetic(np.multiply), 2, _NUMERIC),
-    "divide": Answer(_real(np.divide), 2, "f", 1),
+    "divide": Answer(_divide, 2, "biuf", 1),
     "floor_divide": Answer(_floor_divide, 2, _NUMERIC, 1),
     "remainder": Answer(_remainder, 2, _NUMERIC, 2),
     "pow": Answer(_power, 2, _NUMERIC, 2),
