@@ -52,6 +52,7 @@ def hosts(count: int) -> dict[str, np.ndarray[Any, Any]]:
         "e": rng.integers(0, 1024, count // 1024, np.int32),  # classes of one-hot
         "g": np.sort(rng.integers(0, count // 1024, count // 64, np.int32)),  # segments of the rows of r
         "h": rng.permutation(count // 64).astype(np.int32),  # rows of r
+        "G": rng.random(count // 64) < 0.5,  # rows of r to keep
         "q": np.stack([rng.permutation(64)[:4] for _ in range(4096)]).astype(
             np.int32
         ),  # 4 of 64 experts, 4,096 tokens

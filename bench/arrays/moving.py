@@ -170,6 +170,8 @@ _ORDERED = (
     Case("unique_all", "i", lambda m, x: tuple(m.unique_all(x)),
          lambda xp, x: xp.unique(x, return_index=True, return_inverse=True, return_counts=True), None, "order", "same",
          cupy=True),
+    Case("compact_rows", "rG", lambda m, x, g: m.compact_rows(x, g), lambda xp, x, g: x[g], lambda t, x, g: x[g], "latency",
+         "same", cupy=True),
     Case("nonzero", "b", lambda m, x: m.nonzero(x), lambda xp, x: xp.nonzero(x), lambda t, x: t.nonzero(x, as_tuple=True),
          "order", "same", cupy=True),
     Case("argwhere", "b", lambda m, x: m.argwhere(x), lambda xp, x: xp.argwhere(x), lambda t, x: t.argwhere(x), "order", "same",

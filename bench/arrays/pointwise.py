@@ -80,6 +80,8 @@ _NAMED = (
         "silu", "x", lambda m, x: m.silu(x), lambda xp, x: x / (1 + xp.exp(-x)), lambda t, x: t.nn.functional.silu(x),
         check="first",
     ),
+    Case("softsign", "x", lambda m, x: m.softsign(x), lambda xp, x: x / (1 + xp.abs(x)), lambda t, x: t.nn.functional.softsign(x),
+         check="first"),
     Case("rsqrt", "p", lambda m, x: m.rsqrt(x), lambda xp, x: 1 / xp.sqrt(x), lambda t, x: t.rsqrt(x), check="first"),
     Case("imag", "x", lambda m, x: m.imag(x), lambda xp, x: xp.zeros_like(x), lambda t, x: t.zeros_like(x), check="first"),
     Case(

@@ -106,6 +106,7 @@ from oa.matrix.elementwise import (
     silu,
     sin,
     sinh,
+    softsign,
     sqrt,
     square,
     subtract,
@@ -115,6 +116,7 @@ from oa.matrix.elementwise import (
 )
 from oa.matrix.grid import meshgrid, tril, triu
 from oa.matrix.indexing import embedding, gather, one_hot, take, take_along_axis
+from oa.matrix.initial import glorot_normal, glorot_uniform, kaiming_uniform
 from oa.matrix.interop import asarray, from_dlpack
 from oa.matrix.manipulate import (
     broadcast_arrays,
@@ -132,7 +134,12 @@ from oa.matrix.normalise import log_softmax, logsumexp, softmax
 from oa.matrix.products import mat_mul_nt, matmul
 from oa.matrix.random import normal, uniform
 from oa.matrix.reduce import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
-from oa.matrix.routing import categorical_accuracy_count, moe_expert_plan, moe_routing_bias_update
+from oa.matrix.routing import (
+    categorical_accuracy_count,
+    compact_rows,
+    moe_expert_plan,
+    moe_routing_bias_update,
+)
 from oa.matrix.scan import cumulative_prod, cumulative_sum, diff
 from oa.matrix.scattering import (
     scatter,
@@ -146,6 +153,7 @@ from oa.matrix.scattering import (
 )
 from oa.matrix.search import argwhere, count_nonzero, nonzero, searchsorted, where
 from oa.matrix.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
+from oa.matrix.several import multi_add, multi_fill
 from oa.matrix.shape import (
     broadcast_to,
     concat,
@@ -211,6 +219,7 @@ __all__ = [
     "categorical_accuracy_count",
     "ceil",
     "clip",
+    "compact_rows",
     "concat",
     "conj",
     "copy",
@@ -251,6 +260,8 @@ __all__ = [
     "gather",
     "gelu",
     "gelu_tanh",
+    "glorot_normal",
+    "glorot_uniform",
     "greater",
     "greater_equal",
     "histogram",
@@ -268,6 +279,7 @@ __all__ = [
     "isin",
     "isinf",
     "isnan",
+    "kaiming_uniform",
     "less",
     "less_equal",
     "linalg",
@@ -296,6 +308,8 @@ __all__ = [
     "moe_expert_plan",
     "moe_routing_bias_update",
     "moveaxis",
+    "multi_add",
+    "multi_fill",
     "multiply",
     "nan",
     "negative",
@@ -344,6 +358,7 @@ __all__ = [
     "sinh",
     "slice",
     "softmax",
+    "softsign",
     "sort",
     "split",
     "sqrt",

@@ -59,7 +59,7 @@ def multiply(a: Operand, b: Operand) -> Matrix:
 
 @pointwise()
 def divide(a: Operand, b: Operand) -> Matrix:
-    """a / b: x / 0 is inf of x's sign, 0 / 0 NaN. Integers and bools divide as float32, the default float, each rounded to it first.
+    """a / b: x / 0 is inf of x's sign, 0 / 0 NaN. Integers and bools are rounded to float32, the default float, first.
 
     Dtypes: any; of integers and bools the result is float32.
 
@@ -587,6 +587,21 @@ def silu(x: Matrix) -> Matrix:
     [0.0, 100.0]
     """
     return _call("mul", x, _call("sigmoid", x))
+
+
+@pointwise(kinds="f")
+def softsign(x: Matrix) -> Matrix:
+    """x / (1 + |x|): like tanh from -1 to 1, with tails that fall off as 1 / |x| and not exponentially.
+
+    Gradient: g / (1 + |x|)^2.
+
+    >>> oa.matrix.softsign(oa.matrix.from_list(engine, [0.0, 1.0, -3.0])).tolist()
+    [0.0, 0.5, -0.75]
+    """
+    infinite = _call("isinf", x)
+    finite = _call("where", infinite, 0.0, x)  # so that no gradient multiplies an infinity by 0
+    ratio = _call("div", finite, _call("add", _call("abs", finite), 1.0))
+    return _call("where", infinite, _call("sign", x), ratio)
 
 
 # -- conversion

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from oa._schema.dtype import bool_, int32, uint32
 from oa._schema.spec import as_shape
 from oa.errors import ArgumentError, DTypeError, ShapeError
-from oa.matrix.create import arange
-from oa.matrix.elementwise import astype, equal, floor_divide, remainder, sign
+from oa.matrix.create import arange, zeros_like
+from oa.matrix.elementwise import astype, equal, floor_divide, greater_equal, maximum, remainder, sign, where
 from oa.matrix.indexing import _indices, take
 from oa.matrix.reduce import argmax, sum
 from oa.matrix.scan import cumulative_sum
+from oa.matrix.search import flat_nonzero
 from oa.matrix.shape import reshape
 from oa.matrix.sorting import argsort, inverse
 from oa.matrix.surface import shown
@@ -57,6 +58,33 @@ def categorical_accuracy_count(logits: Matrix, labels: Matrix, mask: Matrix | No
     if mask is not None:
         right = right & astype(mask, bool_)
     return sum(astype(right, uint32), dtype=uint32)
+
+
+def compact_rows(x: Matrix, mask: Matrix, *, size: int | None = None) -> Matrix:
+    """The rows x_k, along the first axis, where `mask` is not 0, in their order.
+
+    How many there are is read from the device. Inside a capture give `size`: so many rows, filled up with 0.
+    `count_nonzero(mask)` tells how many are kept.
+
+    Shapes: (n, ...) and (n,) give (count, ...).
+    Dtypes: any; the mask any.
+    Gradient: g to the rows that were kept, 0 to others.
+    Raises: ShapeError where the mask is not one number a row; CaptureError inside a capture without `size`.
+
+    >>> x = oa.matrix.from_list(engine, [[1, 2], [3, 4], [5, 6]])
+    >>> oa.matrix.compact_rows(x, oa.matrix.from_list(engine, [True, False, True])).tolist()
+    [[1, 2], [5, 6]]
+    """
+    if not x.ndim or mask.shape != x.shape[:1]:
+        raise ShapeError(
+            f"matrix.compact_rows: x has shape {x.shape} and the mask {mask.shape}; wanted one number for each row"
+        )
+    places = flat_nonzero(mask, size, -1, "matrix.compact_rows")
+    if size is None:
+        return take(x, places, axis=0)
+    kept = reshape(greater_equal(places, 0), (size, *(1 for _ in x.shape[1:])))
+    rows = take(x, maximum(places, 0), axis=0)
+    return where(kept, rows, zeros_like(rows))
 
 
 def moe_expert_plan(indices: Matrix, count: int) -> ExpertPlan:

@@ -196,6 +196,10 @@ def _silu(x: Array) -> Array:
     return x * _sigmoid(x)
 
 
+def _softsign(x: Array) -> Array:
+    return np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x)))
+
+
 def _clip(x: Array, low: Array, high: Array) -> Array:
     top = _maximum(x, low)
     return _minimum(top.astype(x.dtype), high)
@@ -311,6 +315,7 @@ POINTWISE: dict[str, Answer] = {
     "relu": Answer(_relu, 1, "if"),
     "gelu": Answer(_real(_gelu), 1, "f", 4, _half_gelu),
     "gelu_tanh": Answer(_real(_gelu_tanh), 1, "f", 4, _half_gelu),
+    "softsign": Answer(_real(_softsign), 1, "f", 2),
     "silu": Answer(_real(_silu), 1, "f", 3, _product_tail),
     "copy": Answer(_raw(np.copy), 1, _ALL),
 }
