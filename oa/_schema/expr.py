@@ -86,11 +86,6 @@ def cast(x: Operand, dtype: DType) -> Expr:
     return Expr("cast", (x,), dtype)
 
 
-def real(x: Operand) -> Expr:
-    """`x` as it is where it is floating-point, else converted to float32, the default."""
-    return Expr("real", (x,))
-
-
 def index(axis: int) -> Expr:
     """The element's own index along `axis`, int32."""
     return Expr("dim", (), axis)
@@ -138,7 +133,7 @@ def resolve(root: Operand, dtypes: Sequence[DType], operation: str) -> Scalar:
         if node.op == "cast":
             inner = node.args[0]
             return sc.cast(typed(inner, node.attr if not isinstance(inner, Expr) else weak), node.attr)
-        if node.op == "real":
+        if node.op == "real":  # as it is where it is floating-point, else converted to the default float
             inner_typed = typed(node.args[0], weak)
             return inner_typed if inner_typed.dtype.is_float else sc.cast(inner_typed, float32)
         fixed = _ARGUMENT_DTYPES.get(node.op)
@@ -175,7 +170,6 @@ __all__ = [
     "index",
     "int32",
     "philox",
-    "real",
     "resolve",
     "uint32",
     "where",

@@ -68,7 +68,7 @@ def divide(a: Operand, b: Operand) -> Matrix:
     >>> oa.matrix.divide(oa.matrix.from_list(engine, [1, 3]), 2).tolist()
     [0.5, 1.5]
     """
-    return _call("div", expr.real(a), expr.real(b))
+    return _call("div", _call("real", a), _call("real", b))
 
 
 @pointwise(kinds=_NUMERIC)
