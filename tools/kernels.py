@@ -96,7 +96,9 @@ def compile_recipe(recipe: Recipe, addressing: str) -> Kernel:
     ]
     with tempfile.TemporaryDirectory() as folder:
         raw, best = f"{folder}/raw.spv", f"{folder}/best.spv"
-        _call(slangc(), str(SOURCES / recipe.source), *defines, "-target", "spirv", "-O0", "-o", raw)
+        mode = ("-fp-mode", "precise") if recipe.exact else ()
+        source = str(SOURCES / recipe.source)
+        _call(slangc(), source, *defines, "-target", "spirv", "-O0", *mode, "-o", raw)
         _call(spirv_tool("spirv-opt"), raw, "-O", "--strip-debug", "--canonicalize-ids", "-o", best)
         _call(spirv_tool("spirv-val"), best, "--target-env", "vulkan1.2")
         words, hook = _hook(recipe, Path(best).read_bytes())

@@ -10,6 +10,7 @@ from oa._lower.base import BaseGraph, Ref
 from oa._lower.fuse import Cluster
 from oa._lower.passes import Stages
 from oa._lower.plan import Access, Cost, Dispatch
+from oa._lower.route import WHOLE
 
 #: Lines about one dispatch's readers, and names in a list, before the rest is only counted.
 _MOST = 4
@@ -110,7 +111,7 @@ def _group(made: Stages, number: int) -> list[str]:
     """What was put into the dispatch."""
     draft = made.drafts[made.order[number]]
     cluster = made.fusion.clusters[draft.cluster]
-    if cluster.kind in ("matmul", "concat") and len(cluster.members) == 1:
+    if cluster.kind in {"matmul", "concat", *WHOLE} and len(cluster.members) == 1:
         return []
     names = [_name(made.base, r) for r in cluster.members]
     together = f"{len(names)} operations: {_some(names)}" if len(names) > 1 else "one operation"

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from oa._lower import epilogue
 from oa._lower.base import Ref
 from oa._lower.fuse import MAX_MEMBERS, Cluster, Fusion
+from oa._lower.route import WHOLE
 
 #: By kind of the one that reads, and of the one that is read.
 _READS = {
+    **dict.fromkeys(WHOLE, "sorting and adding up read whole values from memory"),
     "matmul": "a matrix product reads its operands from memory",
     "concat": "a concatenation writes each part by a dispatch of its own",
 }
 _IS_READ = {
+    **dict.fromkeys(WHOLE, "its kernels, compiled ahead of time, store what they compute"),
     "concat": "a concatenation is whole only after all of its dispatches",
     "partial": "the first stage of a long reduction ends with its chunk",
 }

@@ -89,7 +89,8 @@ class Recipe:
 
     `source` is a path below `oa/_kernel`, `defines` are preprocessor names and values; local size, shared bytes and capabilities
     are read from the compiled module. With `texels` (see `Kernel`) it is built for descriptors only. `hook` says that one
-    function is marked [noinline]: that through which the results leave.
+    function is marked [noinline]: that through which the results leave. With `exact` no driver may contract or reassociate its
+    floating-point operations.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Recipe:
     subgroup_size: int | None = None
     texels: tuple[int, ...] = ()
     hook: bool = True
+    exact: bool = False
 
 
 def encode(kernels: Iterable[Kernel]) -> bytes:

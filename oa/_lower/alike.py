@@ -22,7 +22,7 @@ from oa._schema.interning import Recent
 
 if TYPE_CHECKING:
     from oa._device import Profile
-    from oa._lower.kernels import Draft
+    from oa._lower.draft import Draft
 
 #: Drafts remembered for one device, and devices.
 CAPACITY, DEVICES = 1024, 16

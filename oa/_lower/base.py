@@ -9,6 +9,10 @@ take        (axis,)                         operand 0 at operand 1's indices alo
 along       (axis,)                         operand 0 where operand 1 gives the index along `axis`, element by element
 pad         (starts, steps)                 operand at `starts + steps * index` (steps > 0), 0 elsewhere
 concat      (axis,)                         operands one after the other
+order       (bits,)                         int32 indices that sort each row of (rows, n) unsigned numbers below 2^bits stably
+inverse     ()                              the inverse of a permutation in each row
+positions   (fill,)                         where inclusive counts grow, by 0 or 1 at a place, as many as there are, then `fill`
+scan        ()                              inclusive sums along the middle one of three axes
 matmul      () or ("nt",)                   matrices in the last two axes, equal batch axes before them; nt: (m, k) by (n, k)
 """
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from oa._lower.base import BaseGraph, BaseNode, Ref, body_work
 from oa._lower.index import Coords, Data, Ix, broadcast_coords, dims, substitute, through
 from oa._lower.recompute import recompute
-from oa._lower.route import view_source
+from oa._lower.route import WHOLE, view_source
 from oa._lower.siblings import merge_siblings
 from oa._schema import scalar as sc
 from oa._schema.dtype import uint32
@@ -32,6 +32,8 @@ CHEAP_OPERATIONS = 3
 GATHER_FRACTION = 8
 NOTHING: frozenset[Ref] = frozenset()
 _INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "pad", "concat"})
+#: What reads operands otherwise than element by element.
+_ELSEWHERE = frozenset({"concat", "matmul", "pad"}) | WHOLE
 _ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad"})
 
 
@@ -90,7 +92,7 @@ def operand_coords(base: BaseGraph, node: BaseNode, coords: Coords) -> list[Coor
         rank = len(shape) if node.kind == "take" else 1
         index = coords[axis : axis + rank] if node.kind == "take" else broadcast_coords(shape, coords)
         return [(*coords[:axis], GATHERED, *coords[axis + rank :]), index]
-    if node.kind in ("concat", "matmul", "pad"):
+    if node.kind in _ELSEWHERE:
         return [None] * len(node.inputs)
     return [broadcast_coords(base.spec(r).shape, coords) for r in node.inputs]
 

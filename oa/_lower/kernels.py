@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oa._kernel.emit.nest import Nest, Target
+from oa._kernel.emit.nest import Target
 from oa._kernel.emit.nest_compile import compile_nest
 from oa._kernel.emit.splice import leading
 from oa._kernel.matmul import family as matmul
@@ -15,11 +15,13 @@ from oa._lower.alike import drafted
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.cost import nest_cost, product_cost
 from oa._lower.donate import taken_by_map
+from oa._lower.draft import Draft, private
 from oa._lower.epilogue import epilogue_nest, is_small, results
+from oa._lower.families import FAMILIES, family_drafts
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
-from oa._lower.nests import Lowered, Result, Word, map_nest, row_nest
-from oa._lower.plan import NO_COST, Access, Cost, Kernel
+from oa._lower.nests import Lowered, Result, map_nest, row_nest
+from oa._lower.plan import Access, Cost
 from oa._lower.pull import Pull
 from oa._lower.route import address, is_trailing, view_source
 from oa._schema import scalar as sc
@@ -28,33 +30,6 @@ from oa.errors import InternalError, Unsupported
 
 if TYPE_CHECKING:
     from oa._device import Profile
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A dispatch before memory is planned. An operand is (stored value, access); `-1 - k` graph inputs, nodes by position.
-
-    `part` marks a dispatch that writes its own part of a value, disjoint from the other parts' (concatenation).
-    """
-
-    kernel: Kernel
-    groups: tuple[int, int, int]
-    operands: tuple[tuple[Ref, Access], ...]
-    words: tuple[Word, ...]
-    sources: tuple[int, ...]
-    label: str
-    part: bool = False
-    partial_bytes: int = 0  #: scratch that the operand `PARTIAL + n` takes
-    nest: Nest | None = None  #: what an emitted kernel was made from
-    replaces: Mapping[Ref, Ref] = field(
-        default_factory=dict
-    )  #: results that may lie in the place of values it reads
-    cost: Cost = NO_COST
-    cluster: int = 0  #: position in `Fusion.clusters`
-
-
-#: The operand that stands for scratch private to a pair of split-k dispatches.
-PARTIAL = 1 << 40
 
 
 def drafts(
@@ -82,6 +57,8 @@ def _drafts(
         return []
     if cluster.kind == "matmul":
         return _matmul(fusion, cluster, profile, number, replaced)
+    if cluster.kind in FAMILIES:
+        return family_drafts(base, cluster.members[0], profile, number)
     if cluster.kind == "concat":
         return _concat(fusion, cluster, first, profile, in_place)
     if cluster.kind == "partial":
@@ -115,7 +92,7 @@ def _draft(
     label = _label(base, cluster.members)
     cost = nest_cost(lowered, base)
     return Draft(
-        kernel, groups, operands, lowered.words, sources, label, part, 0, lowered.nest, replaces or {}, cost
+        kernel, groups, operands, lowered.words, sources, label, part, {}, lowered.nest, replaces or {}, cost
     )
 
 
@@ -220,13 +197,21 @@ def _matmul(
     node = base.nodes[ref]
     problem, a, b = _problem(base, node)
     launches, scratch = matmul.plan(problem, node.spec.dtype.name, profile)
-    place = {"a": a, "b": b, "c": ref, "partial": PARTIAL + number}
+    partial = private(number, 0)
+    place = {"a": a, "b": b, "c": ref, "partial": partial}
     found = []
     for launch in launches:
         access = [Access.READ if "w" not in x else Access.WRITE for x in launch.access]
         operands = tuple((place[o], x) for o, x in zip(launch.operands, access))
         draft = Draft(
-            launch.kernel, launch.groups, operands, launch.words, node.sources, "matmul", False, scratch
+            launch.kernel,
+            launch.groups,
+            operands,
+            launch.words,
+            node.sources,
+            "matmul",
+            False,
+            {partial: scratch},
         )
         found.append(replace(draft, cost=product_cost(problem, launch.operands, scratch)))
     if not rest:
@@ -315,4 +300,4 @@ def fold_batch(
     return (sizes[0], sizes[1]), tuple((f[0], f[1]) for f in folded)
 
 
-__all__ = ["PARTIAL", "Coords", "Draft", "drafts", "fold_batch", "grid"]
+__all__ = ["Coords", "drafts", "fold_batch", "grid"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from oa._graph.graph import Input
 from oa._lower.alias import Alias
 from oa._lower.base import BaseGraph, Ref
-from oa._lower.kernels import PARTIAL, Draft
+from oa._lower.draft import PARTIAL, Draft
 from oa._lower.plan import Access, Operand, Slot, Space
 
 ALIGNMENT = 256
@@ -66,7 +66,7 @@ def intervals(
             ref = in_place[operand].parent if operand in in_place else operand
             if ref < 0 or ref in outputs:
                 continue
-            sizes[ref] = padded(draft.partial_bytes if ref >= PARTIAL else base.nodes[ref].spec.nbytes)
+            sizes[ref] = padded(draft.scratch[operand] if ref >= PARTIAL else base.nodes[ref].spec.nbytes)
             # A value without elements is written by nobody; whoever reads it still has to bind something.
             if access & Access.WRITE or (ref < PARTIAL and base.nodes[ref].spec.size == 0):
                 first[ref] = min(first.get(ref, level), level)

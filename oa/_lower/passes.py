@@ -24,11 +24,12 @@ from oa._lower.alias import Alias, aliases
 from oa._lower.base import BaseGraph, Ref
 from oa._lower.check_in_place import check_in_place
 from oa._lower.donate import legal, replaced
+from oa._lower.draft import Draft
 from oa._lower.epilogue import epilogues
 from oa._lower.expand import expand
 from oa._lower.fuse import Fusion
 from oa._lower.index import Dim, Ix
-from oa._lower.kernels import Draft, drafts
+from oa._lower.kernels import drafts
 from oa._lower.memory import Place, input_slot, operand, padded, place
 from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
 from oa._lower.route import address, route, view_source

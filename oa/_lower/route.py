@@ -28,6 +28,8 @@ _GPU_GROUPS, _GPU_CHUNK = 1056, 4096
 _GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 262144, 32
 #: Chunks start where whole vectors do.
 _CHUNK_MULTIPLE = 4
+#: What reads stored values from their start, in row-major order.
+WHOLE = frozenset({"order", "inverse", "positions", "scan"})
 _TWO_STAGE = frozenset({"sum", "max", "min", "prod"})
 
 
@@ -88,6 +90,8 @@ def _route_node(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile
             zero = sc.const(0, node.spec.dtype)
             return new.add("pointwise", node.spec, (), (), zero, node.name, source)
         inputs = tuple(_strided(new, r) for r in inputs)
+    elif node.kind in WHOLE:
+        inputs = tuple(_whole(new, r) for r in inputs)
     elif node.kind == "reduce":
         if node.spec.dtype.itemsize < 4:
             return _reduce_small(new, node, inputs[0], profile)
@@ -128,6 +132,16 @@ def _strided(new: BaseGraph, ref: Ref) -> Ref:
             "view", node.spec, (made, *node.inputs[1:]), node.params, None, node.name, node.sources[0]
         )
     return _strided(new, made)
+
+
+def _whole(new: BaseGraph, ref: Ref) -> Ref:
+    """`ref` if it is all of a stored value in row-major order, else a copy that is."""
+    source = view_source(new, ref)[0]
+    if source < 0 and new.inputs[-source - 1].is_scalar:
+        return copy_of(new, ref)
+    shape = new.spec(ref).shape
+    same = address(new, ref)[1] == linear(dims(shape), contiguous_strides(shape))
+    return ref if same else copy_of(new, ref)
 
 
 def _wanted(new: BaseGraph, ref: Ref) -> Ref:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from oa._lower.alias import Alias
+from oa._lower.draft import Draft
 from oa._lower.fuse import Fusion
-from oa._lower.kernels import Draft
 from oa._lower.plan import Access, Barrier, Dispatch, Operand, Step
 
 

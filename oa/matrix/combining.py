@@ -138,7 +138,7 @@ def _in_order(places: Matrix, count: int) -> tuple[Matrix, Matrix]:
     inside = (places >= 0) & (places < count)
     keys = where(inside, places, count)
     offset = reshape(arange(places.engine, lines) * n, (lines, 1))
-    order = order_of(astype(keys, uint32)) + offset
+    order = order_of(astype(keys, uint32), count.bit_length()) + offset
     return order, take(reshape(keys, (lines * n,)), order)
 
 

@@ -1,6 +1,8 @@
-"""Cumulative sums and products, differences. A long axis is scanned in blocks, and the blocks' totals in turn.
+"""Cumulative sums and products, differences.
 
-Float sums: |error| <= 2 log2(n) 2^-24 sum|x| for the n terms of each result; inside a block they carry their rounding error.
+Sums have a family of kernels (`oa._kernel.scanning`). Float sums carry their rounding errors:
+|error| <= 2 log2(n) 2^-24 sum|x| for the n terms of each result, and less. Products are scanned in blocks, and the blocks'
+products in turn, so that their gradient, which holds where elements are 0 too, is that of products.
 """
 
 from __future__ import annotations
@@ -9,16 +11,34 @@ import math
 from typing import Any
 
 from oa._schema import spec as sp
+from oa._schema.declare import gradient, primitive
+from oa._schema.dtype import float32, int32, uint32
+from oa._schema.op import Inference, Instance
+from oa._schema.spec import Spec
 from oa.errors import ArgumentError
 from oa.matrix.create import arange, full
-from oa.matrix.elementwise import add, less_equal, multiply, not_equal, subtract, where
-from oa.matrix.reduce import _accumulator, prod, sum
-from oa.matrix.shape import broadcast_to, concat, reshape, slice
+from oa.matrix.elementwise import astype, less_equal, multiply, not_equal, subtract, where
+from oa.matrix.reduce import _accumulator, prod
+from oa.matrix.shape import broadcast_to, concat, flip, reshape, slice
 from oa.matrix.value import Matrix
 
-#: Elements that one result adds up directly.
+#: Elements that one result multiplies directly.
 BLOCK = 32
 _IDENTITY = {"sum": 0, "prod": 1}
+_WIDE = {"i": int32, "u": uint32, "b": uint32, "f": float32}
+
+
+@primitive("scan")
+def _scan(x: Matrix) -> Matrix:
+    """Inclusive sums along the middle one of three axes."""
+    found: Spec = x  # type: ignore[assignment]
+    return Inference((found,))  # type: ignore[return-value]
+
+
+@gradient(_scan)
+def _scan_gradient(instance: Instance, ct: Matrix) -> tuple[Matrix]:
+    """The sums of the cotangent from each place on."""
+    return (flip(_scan(flip(ct, axis=1)), axis=1),)
 
 
 def cumulative_sum(
@@ -74,35 +94,39 @@ def _identity(x: Matrix, name: str, shape: tuple[int, ...]) -> Matrix:
 
 def scan(x: Matrix, name: str) -> Matrix:
     """Inclusive "sum" or "prod" along the middle of three axes."""
+    if name == "prod":
+        return _products(x)
+    if x.dtype.itemsize >= 4:
+        return _scan(x)
+    return astype(_scan(astype(x, _WIDE[x.dtype.kind])), x.dtype)
+
+
+def _products(x: Matrix) -> Matrix:
     before, extent, after = x.shape
     if extent <= BLOCK:
-        return _direct(x, name)
+        return _direct(x)
     blocks = -(-extent // BLOCK)
     missing = blocks * BLOCK - extent
-    padded = concat([x, _identity(x, name, (before, missing, after))], axis=1) if missing else x
-    inner = _direct(reshape(padded, (before * blocks, BLOCK, after)), name)
+    padded = concat([x, _identity(x, "prod", (before, missing, after))], axis=1) if missing else x
+    inner = _direct(reshape(padded, (before * blocks, BLOCK, after)))
     inner = reshape(inner, (before, blocks, BLOCK, after))
     totals = reshape(slice(inner, 2, BLOCK - 1, None), (before, blocks, after))
-    earlier = scan(slice(totals, 1, 0, blocks - 1), name)
-    start = concat([_identity(x, name, (before, 1, after)), earlier], axis=1)
+    earlier = _products(slice(totals, 1, 0, blocks - 1))
+    start = concat([_identity(x, "prod", (before, 1, after)), earlier], axis=1)
     start = broadcast_to(reshape(start, (before, blocks, 1, after)), inner.shape)
-    joined = (add if name == "sum" else multiply)(inner, start)
+    joined = multiply(inner, start)
     return slice(reshape(joined, (before, blocks * BLOCK, after)), 1, 0, extent)
 
 
-def _direct(x: Matrix, name: str) -> Matrix:
-    """Each result from the elements up to its own: a reduction over a triangle."""
+def _direct(x: Matrix) -> Matrix:
+    """Each product from the elements up to its own: a reduction over a triangle."""
     before, extent, after = x.shape
     if extent == 1:
         return x
     place = arange(x.engine, extent)
     inside = less_equal(reshape(place, (1, 1, extent, 1)), reshape(place, (1, extent, 1, 1)))
-    spread = where(
-        inside,
-        reshape(x, (before, 1, extent, after)),
-        float(_IDENTITY[name]) if x.dtype.is_float else _IDENTITY[name],
-    )
-    return (sum if name == "sum" else prod)(spread, axis=2, dtype=x.dtype)
+    spread = where(inside, reshape(x, (before, 1, extent, after)), 1.0 if x.dtype.is_float else 1)
+    return prod(spread, axis=2, dtype=x.dtype)
 
 
 def diff(

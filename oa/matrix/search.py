@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from oa._schema import expr
 from oa._schema.declare import pointwise, primitive
-from oa._schema.dtype import HALVES, bool_, float32, int32, promote, uint32, uint64
+from oa._schema.dtype import HALVES, DType, bfloat16, bool_, float16, float32, int32, promote, uint32, uint64
 from oa._schema.expr import Expr, resolve
 from oa._schema.op import Inference
 from oa._schema.scalar import Scalar
@@ -29,27 +29,44 @@ def _call(name: str, *args: Any) -> Any:
 
 
 @primitive("pointwise")
-def sort_key(x: Matrix) -> Matrix:
-    """uint32 (of 64-bit dtypes uint64) numbers in the order of x: -0.0 and 0.0 equal, all NaN equal and last."""
+def sort_key(x: Matrix, descending: bool = False) -> Matrix:
+    """uint32 (of 64-bit dtypes uint64) numbers below 2^`key_bits` in the order of x, or against it: -0.0 and 0.0 equal, all NaN
+    equal and last."""
     found: Spec = x  # type: ignore[assignment]
-    body = _key(found)
+    body = _key(found, descending)
     return Inference((spec(body.dtype, found.shape),), (), body)  # type: ignore[return-value]
 
 
-def _key(x: Spec) -> Scalar:
+#: By 16-bit float: low bits that are alike in all keys of one sign, made through float32.
+_IDLE_BITS = {float16: 13, bfloat16: 16}
+
+
+def key_bits(dtype: DType) -> int:
+    """How many bits the keys of a dtype take."""
+    return 32 - _IDLE_BITS[dtype] if dtype in HALVES else dtype.bits
+
+
+def _key(x: Spec, descending: bool) -> Scalar:
     value = expr.cast(Expr("arg", (), 0), float32) if x.dtype in HALVES else Expr("arg", (), 0)
-    wide = x.dtype.itemsize == 8
-    dtype, sign = (uint64, 1 << 63) if wide else (uint32, 1 << 31)
+    wide, bits = x.dtype.itemsize == 8, key_bits(x.dtype)
+    dtype = uint64 if wide else uint32
     if x.dtype.is_float:
-        bits = expr.call("bitcast_u64" if wide else "bitcast_u32", value)
-        placed = expr.where(bits < sign, expr.call("bor", bits, sign), expr.call("bnot", bits))
-        zero = expr.call("eq", expr.call("band", bits, sign - 1), 0)
+        sign = 1 << (63 if wide else 31)
+        pattern = expr.call("bitcast_u64" if wide else "bitcast_u32", value)
+        placed = expr.where(pattern < sign, expr.call("bor", pattern, sign), expr.call("bnot", pattern))
+        zero = expr.call("eq", expr.call("band", pattern, sign - 1), 0)
         body = expr.where(zero, sign, placed)
         body = expr.where(expr.call("isnan", value), expr.cast(2 * sign - 1, dtype), body)
+        if x.dtype in HALVES:
+            body = expr.call("shr", body, _IDLE_BITS[x.dtype])
     else:
         body = expr.cast(value, dtype)
         if x.dtype.kind == "i":
-            body = expr.call("bxor", body, sign)
+            body = expr.call("bxor", body, 1 << (bits - 1))
+            if bits < 32:
+                body = expr.call("band", body, (1 << bits) - 1)
+    if descending:
+        body = expr.call("bxor", body, (1 << bits) - 1)
     return resolve(body, (x.dtype,), "matrix.sort")
 
 
@@ -126,25 +143,15 @@ def flat_nonzero(x: Matrix, size: int | None, fill_value: int, operation: str) -
     if x.size == 0:
         return full(x.engine, (size or 0,), fill_value, dtype=int32)
     running = cumulative_sum(astype(flags, int32))
-    total = slice(running, 0, -1, None)
-    count = counted(reshape(total, ()), operation, "size= and fill_value=") if size is None else size
-    wanted = _ordinal(x.engine, count)
-    found = lower_bound(astype(running, uint32), wanted)
     if size is None:
-        return found
-    return chosen(astype(wanted, int32) <= total, found, fill_value)
+        size = counted(reshape(slice(running, 0, -1, None), ()), operation, "size= and fill_value=")
+    return _positions(running, size=size, fill=fill_value)
 
 
-def _ordinal(engine: Any, count: int) -> Matrix:
-    """1, 2, ... count as uint32."""
-    from_zero = zeros(engine, (count,), dtype=uint32)
-    return _counting(from_zero)
-
-
-@primitive("pointwise")
-def _counting(x: Matrix) -> Matrix:
-    found: Spec = x  # type: ignore[assignment]
-    return Inference((found,), (), resolve(expr.element() + 1, (uint32,), "matrix.nonzero"))  # type: ignore[return-value]
+@primitive("positions")
+def _positions(counts: Matrix, size: int, fill: int) -> Matrix:
+    """Where inclusive counts grow: the first `size` places, `fill` for those that are not there."""
+    return Inference((spec(int32, (size,)),), (fill,))  # type: ignore[return-value]
 
 
 def nonzero(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> tuple[Matrix, ...]:
@@ -236,6 +243,7 @@ __all__ = [
     "count_nonzero",
     "counted",
     "flat_nonzero",
+    "key_bits",
     "lower_bound",
     "nonzero",
     "searchsorted",

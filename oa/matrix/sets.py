@@ -11,7 +11,7 @@ from oa.matrix.elementwise import astype, equal, logical_not, not_equal, subtrac
 from oa.matrix.indexing import take
 from oa.matrix.reduce import any
 from oa.matrix.scan import cumulative_sum
-from oa.matrix.search import flat_nonzero, lower_bound, sort_key
+from oa.matrix.search import flat_nonzero, key_bits, lower_bound, sort_key
 from oa.matrix.shape import concat, expand_dims, reshape, slice
 from oa.matrix.sorting import inverse, order_of
 from oa.matrix.value import Matrix
@@ -50,7 +50,7 @@ class _Groups:
             self.order = full(x.engine, (0,), 0, dtype=int32)
             self.sorted, self.first, self.starts = flat, full(x.engine, (0,), False), self.order
             return
-        self.order = reshape(order_of(reshape(sort_key(flat), (1, x.size))), (x.size,))
+        self.order = reshape(order_of(reshape(sort_key(flat), (1, x.size)), key_bits(x.dtype)), (x.size,))
         self.sorted = take(flat, self.order)
         differs = not_equal(slice(self.sorted, 0, 1, None), slice(self.sorted, 0, 0, -1))
         self.first = concat([ones(x.engine, (1,), dtype=bool_), differs])
@@ -163,7 +163,7 @@ def isin(a: Any, b: Any, *, invert: bool = False) -> Matrix:
     if values.size <= _FEW and x.ndim < 8:
         hit = any(equal(expand_dims(x, x.ndim), values), axis=-1)
     else:
-        order = order_of(reshape(sort_key(values), (1, values.size)))
+        order = order_of(reshape(sort_key(values), (1, values.size)), key_bits(common))
         ordered = take(values, reshape(order, (values.size,)))
         place = lower_bound(sort_key(ordered), sort_key(x))
         hit = equal(take(ordered, place), x) & (place < values.size)

@@ -1,37 +1,26 @@
 """Sorting along an axis, always stable: -0.0 and 0.0 are equal, NaN is last (first when descending).
 
-Short rows are ranked by counting (see `_is_short`); longer ones go through Batcher's bitonic network (AFIPS 1968), whose
-log2(n) (log2(n) + 1) / 2 stages are a kernel each. Keys are paired with their places, which makes them distinct and the order
-stable and the same on every device.
+Keys are numbers in the order of the elements (`sort_key`); a family of kernels (`oa._kernel.sorting`) finds the stable order of
+rows of them, the same on every device.
 """
 
 from __future__ import annotations
 
 import math
 
-from oa._schema import expr
 from oa._schema import spec as sp
 from oa._schema.declare import primitive
-from oa._schema.dtype import float32, int32, uint32
-from oa._schema.expr import Expr, resolve
+from oa._schema.dtype import float32, int32
 from oa._schema.op import Inference
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, ShapeError
-from oa.matrix.create import _scalar, arange, full
-from oa.matrix.elementwise import astype, bitwise_invert, copy, equal, less, where
+from oa.matrix.create import arange, full
+from oa.matrix.elementwise import astype, copy, equal
 from oa.matrix.indexing import _indices, gather
 from oa.matrix.reduce import sum
-from oa.matrix.search import sort_key
-from oa.matrix.shape import broadcast_to, concat, flip, permute_dims, reshape, slice
+from oa.matrix.search import key_bits, sort_key
+from oa.matrix.shape import permute_dims, reshape, slice
 from oa.matrix.value import Matrix
-
-#: Elements of a row up to which each is compared with every other; up to `_SOME` where that is so much work in all at most.
-_FEW, _SOME, _COMPARISONS = 128, 1024, 1 << 24
-
-
-def _is_short(shape: tuple[int, ...]) -> bool:
-    rows, count = shape
-    return count <= _FEW or (count <= _SOME and rows * count * count <= _COMPARISONS)
 
 
 def sort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Matrix:
@@ -72,80 +61,32 @@ def argsort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool
     rows = math.prod(moved.shape[:-1])
     if x.size == 0 or extent == 1:
         return full(x.engine, x.shape, 0, dtype=int32)
-    keys = sort_key(reshape(moved, (rows, extent)))
-    found = order_of(bitwise_invert(keys) if descending else keys)
+    keys = sort_key(reshape(moved, (rows, extent)), descending=descending)
+    found = order_of(keys, key_bits(x.dtype))
     back = [order.index(k) for k in range(x.ndim)]
     return permute_dims(reshape(found, moved.shape), back)
 
 
-def order_of(keys: Matrix) -> Matrix:
-    """int32 indices that sort each row of `keys` (of `sort_key`), rank 2, stably."""
-    return inverse(ranks(keys)) if _is_short(keys.shape) else _by_network(keys)
+@primitive("order")
+def _order(keys: Matrix, bits: int) -> Matrix:
+    found: Spec = keys  # type: ignore[assignment]
+    return Inference((spec(int32, found.shape),), (bits,))  # type: ignore[return-value]
 
 
-def ranks(keys: Matrix) -> Matrix:
-    """For each element of each row its place in sorted order."""
-    rows, count = keys.shape
-    if not _is_short(keys.shape):
-        return inverse(_by_network(keys))
-    mine, other = reshape(keys, (rows, count, 1)), reshape(keys, (rows, 1, count))
-    place = arange(keys.engine, count)
-    earlier = less(reshape(place, (1, 1, count)), reshape(place, (1, count, 1)))
-    before = less(other, mine) | (equal(other, mine) & earlier)
-    return sum(astype(before, int32), axis=2)
+def order_of(keys: Matrix, bits: int | None = None) -> Matrix:
+    """int32 indices that sort each row of `keys` stably: rank 2, uint32 or uint64 below 2^bits, by default of all their bits."""
+    return _order(keys, bits=keys.dtype.bits if bits is None else max(1, bits))
+
+
+@primitive("inverse")
+def _inverse(order: Matrix) -> Matrix:
+    found: Spec = order  # type: ignore[assignment]
+    return Inference((spec(int32, found.shape),))  # type: ignore[return-value]
 
 
 def inverse(order: Matrix) -> Matrix:
-    """The inverse of a permutation in each row."""
-    rows, count = order.shape
-    if not _is_short(order.shape):
-        return _by_network(astype(order, uint32))
-    place = arange(order.engine, count)
-    hit = equal(reshape(order, (rows, 1, count)), reshape(place, (1, count, 1)))
-    return sum(where(hit, reshape(place, (1, 1, count)), 0), axis=2)
-
-
-@primitive("pointwise")
-def _exchange(
-    key: Matrix, place: Matrix, other_key: Matrix, other_place: Matrix, run: Matrix, part: str
-) -> Matrix:
-    """One stage: (key, place) or the other's, the smaller below where the run ascends; (rows, pairs of blocks, 2, block)."""
-    found: Spec = key  # type: ignore[assignment]
-    a, i, b, j, k = (Expr("arg", (), n) for n in range(5))
-    mine_first = (a < b) | (expr.call("eq", a, b) & (i < j))
-    ascending = expr.call("eq", expr.call("band", expr.index(1), k), 0)
-    keep = expr.call("eq", mine_first, expr.call("eq", expr.call("eq", expr.index(2), 0), ascending))
-    chosen = expr.where(keep, a, b) if part == "key" else expr.where(keep, i, j)
-    dtypes = (found.dtype, int32, found.dtype, int32, int32)
-    body = resolve(chosen, dtypes, "matrix.sort")
-    return Inference((spec(body.dtype, found.shape),), (), body)  # type: ignore[return-value]
-
-
-def _by_network(keys: Matrix) -> Matrix:
-    rows, count = keys.shape
-    width = 1 << (count - 1).bit_length()
-    place = broadcast_to(arange(keys.engine, width), (rows, width))
-    if width != count:
-        last = full(keys.engine, (rows, width - count), (1 << keys.dtype.bits) - 1, dtype=keys.dtype)
-        keys = concat([keys, last], axis=1)
-    run = 2
-    while run <= width:
-        block = run // 2
-        while block:
-            keys, place = _stage(keys, place, run, block)
-            block //= 2
-        run *= 2
-    return slice(place, 1, 0, count)
-
-
-def _stage(keys: Matrix, place: Matrix, run: int, block: int) -> tuple[Matrix, Matrix]:
-    rows, width = keys.shape
-    shape = (rows, width // (2 * block), 2, block)
-    a, i = reshape(keys, shape), reshape(place, shape)
-    bit = _scalar(keys.engine, int32, run // (2 * block))
-    operands = (a, i, flip(a, axis=2), flip(i, axis=2), bit)
-    new_keys, new_place = _exchange(*operands, part="key"), _exchange(*operands, part="place")
-    return reshape(new_keys, (rows, width)), reshape(new_place, (rows, width))
+    """The inverse of a permutation in each row, rank 2 and int32."""
+    return _inverse(order)
 
 
 def topk(x: Matrix, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Matrix, Matrix]:
@@ -188,4 +129,4 @@ def top_k_mask(indices: Matrix, count: int) -> Matrix:
     return astype(sum(astype(hit, int32), axis=-1) > 0, float32)
 
 
-__all__ = ["argsort", "inverse", "order_of", "ranks", "sort", "top_k_mask", "topk"]
+__all__ = ["argsort", "inverse", "order_of", "sort", "top_k_mask", "topk"]

@@ -119,11 +119,86 @@ def test_sort_of_special_values(engine: Any) -> None:
     assert np.isnan(m.sort(x, descending=True).to_numpy()[:2]).all()
 
 
+WIDE = ("float64", "int64", "uint64", "float16", "int8", "int16", "uint16", *DTYPES)
+
+
+def unordered(dtype: str, shape: tuple[int, ...]) -> Any:
+    """Values over the dtype's whole range; of floats some are NaN, infinite or a zero of either sign, and many are ties."""
+    rng = np.random.default_rng([len(dtype), *shape])
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if not dtype.startswith("float"):
+        found = np.iinfo(dtype)
+        return rng.integers(found.min, found.max, shape, dtype=dtype, endpoint=True)
+    x = np.round(rng.standard_normal(shape) * 50).astype(dtype) / 8
+    for k, special in enumerate((0.0, -0.0, np.nan, np.inf, -np.inf)):
+        x.reshape(-1)[k :: 11 + 6 * k] = special
+    return x
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_sort_of_any_length(engine: Any, dtype: str) -> None:
+    """Each way in which rows are sorted: in registers, by counting, in workgroup memory, by digits; NumPy's order exactly."""
+    if not engine.supports(dtype):
+        pytest.skip(f"no {dtype} on this device")
+    for shape, axis in (((5,), 0), ((70, 200), 1), ((300, 4), 0), ((3, 2500), 1), ((20_000,), 0)):
+        n = unordered(dtype, shape)
+        x, last = m.from_numpy(engine, n), shape[axis] - 1
+        assert np.array_equal(m.argsort(x, axis=axis).to_numpy(), np.argsort(n, axis, kind="stable"))
+        down = last - np.flip(np.argsort(np.flip(n, axis), axis, kind="stable"), axis)
+        assert np.array_equal(m.argsort(x, axis=axis, descending=True).to_numpy(), down)
+        bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}.get(n.dtype.itemsize, np.uint8)
+        want = np.take_along_axis(n, np.argsort(n, axis, kind="stable"), axis)
+        got = m.sort(x, axis=axis).to_numpy()
+        plain = ~np.isnan(want) if dtype.startswith("float") else np.ones(shape, bool)
+        assert np.array_equal(
+            got.view(bits)[plain], want.view(bits)[plain]
+        )  # zeros keep their signs, in their order
+        assert np.array_equal(got, want, equal_nan=dtype.startswith("float"))
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64", "int64", "uint64", "float16", "int8"))
+def test_cumulative_sum_of_any_length(engine: Any, dtype: str) -> None:
+    """Within an ulp of the exact sums of floats, in one chunk and several, along any axis; integers wrap."""
+    if not engine.supports(dtype):
+        pytest.skip(f"no {dtype} on this device")
+    for shape, axis in (((3000,), 0), ((2, 3, 1000), 2), ((4000, 3), 0), ((5, 2, 30), 1)):
+        n = np.random.default_rng([*shape]).uniform(0, 100, shape).astype(dtype)
+        got = m.cumulative_sum(m.from_numpy(engine, n), axis=axis).to_numpy()
+        if not dtype.startswith("float"):
+            assert np.array_equal(got, np.cumsum(n, axis, dtype=got.dtype))
+            continue
+        want = np.cumsum(n.astype(np.longdouble), axis)
+        with np.errstate(over="ignore"):
+            near = want.astype(dtype)
+        assert got.dtype == n.dtype
+        finite = np.isfinite(near)
+        unit = np.ldexp(np.finfo(dtype).eps, np.frexp(near[finite])[1] - 1)  # an ulp of what is near
+        assert np.all(np.abs(got - want)[finite] <= 1.01 * unit)
+        assert np.array_equal(got[~finite], near[~finite])
+
+
 @pytest.mark.parametrize("count", [1100, 2500])
 def test_long_sort(any_engine: Any, count: int) -> None:
     n = np.random.default_rng(6).integers(0, 50, (2, count)).astype(np.float32)
     x = m.from_numpy(any_engine, n)
     assert np.array_equal(m.argsort(x).to_numpy(), np.argsort(n, 1, kind="stable"))
+    values, places = m.topk(x, 7)
+    want = np.argsort(-n, 1, kind="stable")[:, :7]
+    assert np.array_equal(places.to_numpy(), want)
+    assert np.array_equal(values.to_numpy(), np.take_along_axis(n, want, 1))
+
+
+def test_views_are_sorted_as_they_are(any_engine: Any) -> None:
+    """What a kernel reads from the start of its storage may be asked for as part of another value."""
+    n = np.random.default_rng(9).integers(0, 1 << 20, (6, 700)).astype(np.uint32)
+    x = m.from_numpy(any_engine, n)
+    assert np.array_equal(
+        m.argsort(x[1::2, 5:], axis=1).to_numpy(), np.argsort(n[1::2, 5:], 1, kind="stable")
+    )
+    assert np.array_equal(m.cumulative_sum(x.T, axis=0).to_numpy(), np.cumsum(n.T, 0, dtype=np.uint32))
+    assert np.array_equal(m.cumulative_sum(x[2, ::-1]).to_numpy(), np.cumsum(n[2, ::-1], dtype=np.uint32))
+    assert m.cumulative_sum(m.full(any_engine, (1000,), 1, dtype="int32")).to_numpy()[-1] == 1000
 
 
 def test_sort_gradient(any_engine: Any) -> None:

@@ -300,3 +300,18 @@ def test_lanes_of_a_row_combine_through_subgroups(snapshot_name: str) -> None:
     found = [lower(graph, p).plan.steps[0].kernel for p in (whole, without)]
     assert [k.subgroup_size for k in found] == [whole.limits.subgroup_size, None]
     assert found[0].shared_bytes < 256 < found[1].shared_bytes
+
+
+def test_sorting_and_adding_up_take_few_dispatches() -> None:
+    """Three a digit; keys before, a gather after. Three for a long sum, one for a short one."""
+
+    def labels(function: Any, name: str = "card") -> list[str]:
+        return [d.label for d in lowered(function, name).plan.dispatches()]
+
+    long = 1 << 20
+    assert labels(lambda e: m.argsort(e.input(long))) == ["sort_key", *["order"] * 12]
+    assert labels(lambda e: m.sort(e.input(long, dtype="uint8"))) == ["sort_key", *["order"] * 3, "along"]
+    assert labels(lambda e: m.sort(e.input(50, 900))) == ["sort_key", "order", "along"]
+    assert labels(lambda e: m.cumulative_sum(e.input(long))) == ["scan"] * 3
+    assert labels(lambda e: m.cumulative_sum(e.input(long, 20), axis=1)) == ["scan"]
+    assert labels(lambda e: m.nonzero(e.input(long), size=5))[-3:-1] == ["scan", "positions"]
