@@ -1,4 +1,4 @@
-"""The command line: `oa doctor`, `oa devices`, `oa selftest`, `oa ops` (also as `python -m oa ...`)."""
+"""The command line: `oa doctor`, `oa devices`, `oa selftest`, `oa tune`, `oa ops` (also as `python -m oa ...`)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     selftest.add_argument("--device", help="auto, gpu, cpu, an index, a UUID or part of a name")
     selftest.set_defaults(run=_selftest)
+    tune = commands.add_parser(
+        "tune",
+        help="measure which kernel variants are fastest on a device and keep the choices for later processes",
+    )
+    tune.add_argument(
+        "problems",
+        nargs="*",
+        help="matmul:512x512x512:nt, rows:8192x4096 or sum:8x1000000:1; none: a standard list",
+    )
+    tune.add_argument("--device", help="auto, gpu, cpu, an index, a UUID or part of a name")
+    tune.add_argument("--json", action="store_true", help="machine-readable, losers with their times")
+    tune.set_defaults(run=_tune)
     ops = commands.add_parser("ops", help="list the operations, or describe one; needs no device")
     ops.add_argument(
         "name", nargs="?", default="", help="an operation (matrix.exp, exp), or a word to filter by"
@@ -66,6 +78,17 @@ def _selftest(options: argparse.Namespace) -> int:
         report = selftest(engine)
         print(report)
     return 0 if report.passed else 1
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from oa._tune import as_dict, table, tune
+    from oa.config import CONFIG
+    from oa.engine import Engine
+
+    with Engine(device=options.device or CONFIG.device) as engine:
+        found = tune(engine, options.problems)
+        print(json.dumps(as_dict(engine, found), indent=1) if options.json else table(engine, found))
+    return 0
 
 
 def _ops(options: argparse.Namespace) -> int:

@@ -50,6 +50,8 @@ class Config:
     validate: bool  #: OA_VALIDATE: load the Khronos validation layer.
     quiet: bool  #: OA_QUIET: no notice about a software device.
     selftest: bool  #: OA_SELFTEST=0 skips the known-answer self-test at the first engine on a driver.
+    tune: bool  #: OA_TUNE: measure variants and schedules when a plan first needs them, and keep the choices.
+    numeric: str  #: OA_NUMERIC: "stable", "deterministic" or "fast", what `Engine(numeric=None)` takes.
     cache_dir: Path  #: OA_CACHE_DIR, else XDG_CACHE_HOME/oa, else ~/.cache/oa.
 
 
@@ -65,6 +67,8 @@ def read() -> Config:
         validate=_flag("OA_VALIDATE"),
         quiet=_flag("OA_QUIET"),
         selftest=os.environ.get("OA_SELFTEST", "1") != "0",
+        tune=_flag("OA_TUNE"),
+        numeric=os.environ.get("OA_NUMERIC", "").strip() or "stable",
         cache_dir=_cache_dir(),
     )
 

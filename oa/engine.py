@@ -10,13 +10,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
-from oa import _device
 from oa._graph.batching import carried, halves, rebuild, wanted
 from oa._graph.graph import freeze
 from oa._graph.graph import key as batch_key
@@ -39,7 +39,6 @@ from oa._schema.dtype import uint32
 from oa._schema.op import Instance
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
-from oa._vk import open_instance
 from oa.audit import audit
 from oa.config import CONFIG
 from oa.errors import (
@@ -53,9 +52,11 @@ from oa.errors import (
     WrongThread,
 )
 from oa.evidence import Evidence, limit_of, whole
+from oa.opening import numeric_of, opened
 from oa.plan import CapturedPlan, capture
 from oa.programs import Programs
 from oa.support import Capable, guard
+from oa.tuning import Tuning
 
 call.trace_composite = trace
 
@@ -83,11 +84,12 @@ class Engine(Capable, Evidence):
         addressing: "address" or "descriptor"; None takes the device's preference. Results are the same.
         seed: of the random stream, an int of which 64 bits count.
         memory_limit: bytes that the engine may reserve on the device (`engine.memory_limit`); None leaves it to the driver.
+        numeric: "stable", "deterministic" or "fast", see docs/passes.md; None takes `OA_NUMERIC`, else "stable".
 
     Raises:
         DriverNotFound: no Vulkan driver; the message says what to install.
         DeviceNotFound: no device answers to the name; the message lists the valid ones.
-        ArgumentError: an argument of another kind, or an unknown profile or addressing.
+        ArgumentError: an argument of another kind, or an unknown profile, addressing or numeric mode.
         Unsupported: the device lacks what the profile needs.
 
     Example:
@@ -104,6 +106,7 @@ class Engine(Capable, Evidence):
         addressing: str | None = None,
         seed: int = 0,
         memory_limit: int | None = None,
+        numeric: str | None = None,
     ) -> None:
         _free_left()
         whole(seed, "Engine: seed")
@@ -115,22 +118,9 @@ class Engine(Capable, Evidence):
         self._refusal: Callable[[], OaError] | None = None
         self._thread = threading.get_ident()
         self._pid = os.getpid()
-        request = CONFIG.device if device == "auto" else device
-        wanted = CONFIG.profile if profile is None else profile
-        api = (1, 2) if wanted == "compat" else (1, 3)
-        self._instance = open_instance(validation=CONFIG.validate, api=api)
-        try:
-            adapters = self._instance.adapters()
-            snapshots = [a.snapshot() for a in adapters]
-            chosen = _device.select(snapshots, request)
-            plan = _device.plan(
-                snapshots[chosen], wanted, CONFIG.addressing if addressing is None else addressing
-            )
-            self.device = adapters[chosen].open(plan)
-        except BaseException:
-            self._instance.close()
-            raise
-        self._open(seed)
+        request, mode = CONFIG.device if device == "auto" else device, numeric_of(numeric)
+        self._instance, self.device = opened(request, profile, addressing)
+        self._open(seed, mode)
         self.memory_limit = memory_limit
         self._announce(request)
         try:
@@ -140,12 +130,14 @@ class Engine(Capable, Evidence):
             self.close()
             raise
 
-    def _open(self, seed: int) -> None:
+    def _open(self, seed: int, numeric: str) -> None:
         self._clock = Clock(self.device)
         self._pool = Pool(self.device, self._clock)
         self._transfer = Transfer(self.device, self._pool, self._clock)
         self._executor = Executor(self.device, self._pool, self._clock, CONFIG.cache_dir, self._transfer)
-        self._programs = Programs(self.device.profile)
+        parts = (self.device, self._pool, self._transfer, self._executor, self._clock)
+        self._tuning = Tuning(*parts, ignored=numeric == "deterministic")
+        self._programs = Programs(replace(self.device.profile, numeric=numeric), self._tuning)
         self._batch = Batch()
         self._capture: Any = None
         self._tapes: list[Any] = []
@@ -154,8 +146,8 @@ class Engine(Capable, Evidence):
         guard(self)
         self._seed = whole(seed, "Engine: seed") & 0xFFFFFFFFFFFFFFFF
         self._draws = 0
-        parts = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
-        self._dropped = weakref.finalize(self, _LEFT.append, parts)
+        owned = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
+        self._dropped = weakref.finalize(self, _LEFT.append, owned)
         self._dropped.atexit = False
         _OPEN.add(self)
 

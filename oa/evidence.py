@@ -72,6 +72,16 @@ class Evidence(Syncs):
         )
 
     @property
+    def numeric(self) -> str:
+        """The numeric mode: "stable", "deterministic" or "fast".
+
+        Example:
+            >>> engine.numeric
+            'stable'
+        """
+        return self._programs.profile.numeric
+
+    @property
     def compilations(self) -> list[Compilation]:
         """The last 64 lowerings, oldest first: the plan that each made, the nearest earlier plan of the process, and what in the
         key differs: shape, dtype, layout, operation, attribute, wanted results, device or option. `OA_SHOW=1` prints the same.

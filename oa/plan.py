@@ -140,8 +140,8 @@ class CapturedPlan(Inspectable):
         carried = tuple((first + k, number[c]) for k, c in enumerate(self._cells) if c in number)
         self._graph: Graph | None = replace(graph, inputs=inputs)
         self._owned, self._carried = owned, carried
-        self._profile = self.engine._programs.profile
         self._program = self.engine._programs.lower(self._graph, owned=owned, carried=carried)
+        self._profile = self.engine._programs.profile  # with what lowering has measured
         self._plan = self._program.plan
         self._slots: list[Slot] = []
         for k in self._program.stored_inputs:

@@ -15,6 +15,8 @@ from oa.config import CONFIG
 
 if TYPE_CHECKING:
     from oa._device import Profile
+    from oa._device.tuned import Tuned
+    from oa.tuning import Tuning
 
 #: Programs kept, least recently used dropped first.
 CAPACITY = 256
@@ -23,8 +25,9 @@ CAPACITY = 256
 class Programs:
     """Programs by exact key, least recently used dropped first."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
+    def __init__(self, profile: Profile, tuning: Tuning | None = None) -> None:
+        self._tuning = tuning
+        self._profile = profile if tuning is None else replace(profile, tuned=tuning.tuned)
         self.without = CONFIG.without  #: passes left out, as in `oa._lower.passes.lower`
         self._unaudited: dict[
             int, tuple[Program, Graph]
@@ -39,6 +42,10 @@ class Programs:
         if operations != self._profile.trusted:
             self._profile = replace(self._profile, trusted=operations)
             self._known.clear()
+
+    def adopt(self, tuned: Tuned) -> None:
+        """Let what was measured decide from now on. Programs that are known stay, with the choices that they were made with."""
+        self._profile = replace(self._profile, tuned=tuned)
 
     def get(self, key: Any, graph: Callable[[], Graph], carried: tuple[tuple[int, int], ...] = ()) -> Program:
         """The program under `key`, lowering the graph when it is new; `carried` as in `oa._lower.passes.lower`."""
@@ -62,6 +69,9 @@ class Programs:
     ) -> Program:
         """Lower without the cache; `owned` and `carried` as in `oa._lower.passes.lower`."""
         self._lowerings += 1
+        tuning = self._tuning
+        if tuning is not None and tuning.active and tuning.tune_graph(graph, self._profile):
+            self.adopt(tuning.tuned)
         program = lower(graph, self._profile, owned=owned, carried=carried, without=self.without)
         without: frozenset[str] = getattr(self, "without", frozenset())
         self._history.add(Entry(graph, self._profile, without, owned, carried, program.plan.digest))

@@ -12,6 +12,7 @@ from typing import Any
 
 from oa._device.features import PASSIVE, extension_of
 from oa._device.snapshot import Snapshot
+from oa._device.tuned import UNTUNED, Tuned
 from oa.errors import ArgumentError, Unsupported
 
 if sys.version_info >= (3, 11):
@@ -22,6 +23,10 @@ else:
 _FOLDER = Path(__file__).with_name("profiles")
 PROFILES = ("strict", "compat")
 ADDRESSINGS = ("address", "descriptor")
+#: "stable": every operation rounds as documented, alone and fused alike. "deterministic": besides, nothing that was measured
+#: decides, so that another run or machine of the kind has the same bits. "fast": the passes of `oa._lower.fast` may round
+#: otherwise.
+NUMERICS = ("stable", "deterministic", "fast")
 #: Limits that a driver does not report count as unlimited.
 UNREPORTED = 1 << 62
 
@@ -65,6 +70,8 @@ class Profile:
         frozenset()
     )  #: native operations seen to round correctly: "fdiv", "fsqrt", "ffma"
     texels: bool = False  #: kernels read what they only read as uniform texel buffers (`_texels`)
+    numeric: str = "stable"  #: one of NUMERICS
+    tuned: Tuned = UNTUNED  #: measured choices, which go before those of the cost models
 
 
 @cache

@@ -168,9 +168,15 @@ def _device(new: Entry, old: Entry) -> Iterator[str]:
     a, b = new.profile, old.profile
     if a.fingerprint != b.fingerprint:
         yield "the device or its driver is another"
-    for what, one, other in (("profile", a.name, b.name), ("addressing", a.addressing, b.addressing)):
+    for what, one, other in (
+        ("profile", a.name, b.name),
+        ("addressing", a.addressing, b.addressing),
+        ("numeric mode", a.numeric, b.numeric),
+    ):
         if one != other:
             yield f"{what} is {one}, was {other}"
+    if a.tuned != b.tuned:
+        yield f"{len(a.tuned)} measured choices, were {len(b.tuned)}"
     for what, ones, others in (
         ("native operations trusted", a.trusted, b.trusted),
         ("features in use", a.features, b.features),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from oa._inspect.flow import Flow, Flowing, flow
 from oa._inspect.products import product_text
 from oa._inspect.subject import Subject, bytes_text, count_text, many, seconds_text, total
@@ -11,6 +13,7 @@ from oa._lower.fuse import Cluster
 from oa._lower.passes import Stages
 from oa._lower.plan import Access, Cost, Dispatch
 from oa._lower.route import WHOLE
+from oa._lower.tunable import keys
 
 #: Lines about one dispatch's readers, and names in a list, before the rest is only counted.
 _MOST = 4
@@ -42,6 +45,15 @@ def _head(subject: Subject, found: Flow) -> list[str]:
         f" {bytes_text(plan.scratch_bytes)} of scratch",
         f"device {subject.device}: {subject.profile.name}, {subject.profile.addressing}",
     ]
+    if len(subject.profile.tuned):
+        used = measured(subject)
+        lines.append(
+            f"tuned: {many(len(subject.profile.tuned), 'measured choice')} for this device, driver and kernels"
+            f" ({subject.profile.tuned.digest}), {len(used)} of them here"
+        )
+        lines += [f"    {key}: {choice}" for key, choice in used]
+    if subject.profile.numeric != "stable":
+        lines.append(f"numeric mode {subject.profile.numeric}")
     if roof is None:
         lines.append(
             "roofline unknown: no figures for this device; give plan.explain(roofline=oa.Roofline(...))"
@@ -55,6 +67,19 @@ def _head(subject: Subject, found: Flow) -> list[str]:
     if subject.graph is None:
         lines.append("loaded from a file: the operations behind it are not known")
     return lines
+
+
+def measured(subject: Subject) -> list[tuple[str, str]]:
+    """The measured choices that the plan was made with, each once."""
+    if subject.graph is None:
+        return []
+    tuned = subject.profile.tuned
+    plain = replace(subject.profile, tuned=type(tuned)({}))
+    found = []
+    for key in keys(subject.graph, plain):
+        if (choice := tuned.get(key)) is not None:
+            found.append((key, choice))
+    return found
 
 
 def _cost(subject: Subject, cost: Cost, sum_of: list[Cost] | None = None) -> str:

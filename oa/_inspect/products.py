@@ -51,6 +51,8 @@ def _problem(w: dict[str, int]) -> Problem:
 
 
 def _reason(variant: Variant, problem: Problem, profile: Profile) -> str:
+    if how.modelled(problem, profile).variant is not variant and len(profile.tuned):
+        return f"measured on this device (the cost model would take {how.modelled(problem, profile).variant.name})"
     if profile.tuning == "cpu" and how.has_lanes(profile):
         family, cost = (TEXELS, how._texels_cost) if profile.texels else (LANES, how._lanes_cost)
         able = sorted((cost(v, problem), v.name) for v in family if how.fits(v, problem))

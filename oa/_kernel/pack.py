@@ -174,6 +174,17 @@ class Pack:
         """The names of all kernels, or of those for one addressing, sorted."""
         return tuple(sorted({name for name, how in self._records if addressing in (None, how)}))
 
+    def digest(self, addressing: str) -> str:
+        """SHA-256, in hexadecimal, of all kernels for one addressing."""
+        found = hashlib.sha256()
+        for name, how in sorted(self._records):
+            if how == addressing:
+                place = self._records[name, how]
+                found.update(
+                    name.encode() + b"\0" + self._data[place + _RECORD.size - 32 : place + _RECORD.size]
+                )
+        return found.hexdigest()
+
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._records
 

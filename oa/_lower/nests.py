@@ -14,6 +14,7 @@ from oa._lower.collapse import collapse
 from oa._lower.index import Atom, Data, Dim, Ix, Quotient
 from oa._lower.plan import ScalarWord
 from oa._lower.pull import At, rename
+from oa._lower.rows import Rows, check_passes, row_schedule
 from oa._schema import scalar as sc
 from oa._schema.dtype import DType
 from oa._schema.scalar import Scalar
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 Word = int | ScalarWord
 _MASK = 0xFFFFFFFF
 _MAP_LOCAL = {"cpu": 64, "gpu": 256}
-_ROW_LOCAL = {"cpu": 32, "gpu": 128}
-_GROUP_LOCAL = 256
-_MIN_LANES = 4
-#: Elements of a row that one invocation keeps in registers at most, and invocations that keep a device busy.
-_REGISTERS, _FULL_DEVICE = 16, 65536
 
 
 @dataclass(frozen=True)
@@ -260,7 +256,7 @@ def row_nest(
     items = rows * chunks[0] if chunks else rows
     inner = next((space[a] for a in reversed(axes) if space[a] != 1), 1)
     chunked = chunks is not None
-    schedule = _row_schedule(items, chunks[1] if chunks else length, inner, trailing, chunked, profile)
+    schedule = row_schedule(Rows(items, chunks[1] if chunks else length, inner, trailing, chunked), profile)
     fixed: list[Word] = [items, length, *((*chunks, rows) if chunks else ())]
     words = Words(fixed)
     dims = tuple(words.add(s) for s in (*sizes, *reduced))
@@ -276,7 +272,17 @@ def row_nest(
         address = Address(None, ()) if chunks else linear.address(r.ix)
         stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, vector))
     per_group = schedule.local // schedule.lanes
+    check_passes(schedule, chunks[1] if chunks else length, _passes(linear.code, stores), profile)
     return finished(linear, stores, len(sizes), len(reduced), dims, 0, False, schedule, items, per_group)
+
+
+def _passes(code: list[Instr], stores: list[Store]) -> int:
+    """How often a row is gone through at most: one more time for what follows from another reduction, and to store."""
+    depth: list[int] = []
+    for instr in code:
+        below = max((depth[a] for a in instr.args), default=0)
+        depth.append(below + 1 if instr.op == "reduce" else below)
+    return max(depth, default=0) + any(not s.per_row for s in stores)
 
 
 def _moved(results: list[Result], moved: dict[int, tuple[int, int]]) -> list[Result]:
@@ -301,38 +307,6 @@ def mapped(results: list[Result], new: Callable[[Ix, dict[Scalar, Scalar]], Ix])
         return None
 
     return [Result(r.ref, sc.substitute(r.value, leaf), new(r.ix, {}), r.per_row) for r in results]
-
-
-def _row_schedule(
-    items: int, length: int, inner: int, trailing: bool, chunked: bool, profile: Profile
-) -> Schedule:
-    """Chosen by shape and device alone, so that the order of a reduction does not depend on its neighbours.
-
-    `length` elements a row (or chunk), `inner` the extent of the innermost reduced axis, `trailing`: rows are runs of memory.
-    """
-    local = _ROW_LOCAL[profile.tuning]
-    if profile.tuning == "cpu":
-        # Texels are fetched four words at once; storage is read up to 64 bits at once.
-        quads = trailing and inner % 4 == 0 and profile.texels
-        pairs = trailing and inner % 2 == 0 and "int64" in profile.features
-        return Schedule("serial", local, 1, chunked, not trailing, 4 if quads else 2 if pairs else 1)
-    vec = 4 if inner % 4 == 0 else 1
-    if not trailing or length < 2 * _MIN_LANES:
-        return Schedule("serial", local, 1, chunked, not trailing, vec)
-    units = -(-length // vec)
-    width = min(_GROUP_LOCAL, profile.limits.max_invocations)
-    most = _REGISTERS // vec  # units that an invocation may keep
-    wanted = most if items * (units // most) >= _FULL_DEVICE else 1
-    lanes = _MIN_LANES
-    while lanes < width and lanes * wanted < units:
-        lanes *= 2
-    slots = 1
-    while slots * lanes < units:
-        slots *= 2
-    if slots > most:
-        return Schedule("group", width, lanes, chunked, False, vec)
-    whole = slots * lanes * vec == length and not chunked
-    return Schedule("group", width, lanes, chunked, False, vec, slots, whole)
 
 
 def finished(

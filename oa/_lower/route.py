@@ -15,7 +15,7 @@ from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Ix, dims, linear, through
 from oa._schema import scalar as sc
 from oa._schema.dtype import float32, int32, uint32
-from oa._schema.spec import Shape, contiguous_strides, spec
+from oa._schema.spec import Shape, Spec, contiguous_strides, spec
 
 if TYPE_CHECKING:
     from oa._device import Profile
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 _CONCAT_FAN_IN = 8
 #: Rows that fill a device: SIMD lanes of all cores with some to spare, or resident invocations.
 _CPU_ROWS, _CPU_CHUNK = 256, 256
+#: A chunk of a software device is at most this long, see `oa._lower.rows`.
+_CPU_LONGEST = 65528
 _GPU_GROUPS, _GPU_CHUNK = 1056, 4096
 _GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 262144, 32
+#: No chunk that is measured is shorter.
+_LEAST_CHUNK = 256
 #: Chunks start where whole vectors do.
 _CHUNK_MULTIPLE = 4
 #: What reads stored values from their start, in row-major order.
@@ -189,7 +193,7 @@ def _reduce_small(new: BaseGraph, node: BaseNode, ref: Ref, profile: Profile) ->
 def _route_reduce(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile: Profile) -> Ref:
     name, axes = node.params
     shape = new.spec(inputs[0]).shape
-    chunks = chunk_count(shape, axes, profile.tuning) if name in _TWO_STAGE else 1
+    chunks = chosen_chunks(name, new.spec(inputs[0]), axes, profile)
     source = node.sources[0]
     if chunks == 1:
         return new.add("reduce", node.spec, inputs, node.params, None, node.name, source)
@@ -211,6 +215,35 @@ def is_trailing(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
     return all(k < first for k in kept_after)
 
 
+def chosen_chunks(name: str, operand: Spec, axes: tuple[int, ...], profile: Profile) -> int:
+    """Into how many chunks a reduction is cut: what was measured, else what `chunk_count` says."""
+    if name not in _TWO_STAGE:
+        return 1
+    told = profile.tuned.get(chunk_key(name, operand, axes)) if len(profile.tuned) else None
+    if (
+        told is not None
+        and told.isdecimal()
+        and int(told) in chunk_candidates(operand.shape, axes, profile.tuning)
+    ):
+        return int(told)
+    return chunk_count(operand.shape, axes, profile.tuning)
+
+
+def chunk_key(name: str, operand: Spec, axes: tuple[int, ...]) -> str:
+    """What a measured number of chunks is kept under."""
+    return f"reduce {name} {operand.dtype.name} {'x'.join(map(str, operand.shape))} over {'/'.join(map(str, axes))}"
+
+
+def chunk_candidates(shape: tuple[int, ...], axes: tuple[int, ...], tuning: str) -> list[int]:
+    """Numbers of chunks worth measuring, the model's first: a quarter to four times as many, and one."""
+    first = chunk_count(shape, axes, tuning)
+    length = math.prod(shape[a] for a in axes)
+    least = 1 if length < 2 * _LEAST_CHUNK else length // _LEAST_CHUNK
+    most = _CPU_LONGEST if tuning == "cpu" else length
+    others = (first // 4, first // 2, first * 2, first * 4, 1)
+    return list(dict.fromkeys([first, *(n for n in others if 1 <= n <= least and -(-length // n) <= most)]))
+
+
 def chunk_count(shape: tuple[int, ...], axes: tuple[int, ...], tuning: str) -> int:
     """Into how many chunks a reduction is cut before the chunks are reduced: 1 where the rows alone fill the device."""
     length = math.prod(shape[a] for a in axes)
@@ -218,7 +251,7 @@ def chunk_count(shape: tuple[int, ...], axes: tuple[int, ...], tuning: str) -> i
     if rows == 0:
         return 1
     if tuning == "cpu":
-        wanted, least = -(-_CPU_ROWS // rows), _CPU_CHUNK
+        wanted, least = max(-(-_CPU_ROWS // rows), -(-length // _CPU_LONGEST)), _CPU_CHUNK
     elif is_trailing(shape, axes):
         wanted, least = -(-_GPU_GROUPS // rows), _GPU_CHUNK
     else:

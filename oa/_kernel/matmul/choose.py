@@ -10,13 +10,30 @@ from oa._device import Profile
 from oa._kernel.matmul.problem import Problem
 from oa._kernel.matmul.variants import LANES, REGISTERS, TEXELS, TILES, VECTORS, Variant
 
-__all__ = ["Choice", "choose", "extent_strides", "fits", "has_lanes", "ranges", "runs"]
+__all__ = [
+    "Choice",
+    "candidates",
+    "choose",
+    "extent_strides",
+    "fits",
+    "has_lanes",
+    "key",
+    "modelled",
+    "parsed",
+    "ranges",
+    "runs",
+    "text",
+]
 
+#: Every variant by name.
+VARIANTS = {v.name: v for v in (*REGISTERS, *LANES, *TEXELS, *TILES, *VECTORS)}
 #: A range of k is at least this long, so that writing and adding up its part of C costs little beside computing it.
 _LEAST_CHUNK = {"gpu": 128, "cpu": 256}
 #: Workgroups that keep a device busy: a GPU with many processors; a CPU with a few cores.
 _BUSY = {"gpu": 256, "cpu": 8}
 _MOST_SPLITS = 64
+#: A range of k is at most this long: what `oa._lower.rows` says of loops on software devices holds here too.
+_MOST_CHUNK = {"gpu": 1 << 31, "cpu": 32768}
 
 #: What `lanes.slang` costs in nanoseconds on one core: a read of up to 64 bits by one lane, a fused step of eight lanes, a store.
 _READ, _STEP, _STORE = 8.5, 0.65, 2.0
@@ -86,6 +103,7 @@ def ranges(variant: Variant, problem: Problem, tuning: str) -> tuple[int, int]:
     """(splits, chunk): enough ranges of k to keep the device busy, none too short to be worth it."""
     groups = _groups(variant, problem)
     wanted = min(-(-_BUSY[tuning] // groups), problem.k // _LEAST_CHUNK[tuning], _MOST_SPLITS)
+    wanted = max(wanted, -(-problem.k // _MOST_CHUNK[tuning]))
     if wanted < 2:
         return 1, problem.k
     chunk = -(-problem.k // wanted)
@@ -95,7 +113,67 @@ def ranges(variant: Variant, problem: Problem, tuning: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def choose(problem: Problem, profile: Profile) -> Choice:
-    """The choice for a problem on a device."""
+    """The choice for a problem on a device: what was measured where it still suits, else what the cost model says."""
+    told = profile.tuned.get(key(problem)) if len(profile.tuned) else None
+    found = None if told is None else parsed(told, problem, profile)
+    return modelled(problem, profile) if found is None else found
+
+
+def key(problem: Problem, dtype: str = "float32") -> str:
+    """What a measured choice is kept under: extents, layouts, and offsets as far as alignment asks."""
+    p = problem
+    offsets = "/".join(str(o % 4) for o in (p.a_offset, p.b_offset, p.c_offset))
+    parts = (p.batch, p.a_strides, p.b_strides, p.c_strides)
+    return (
+        f"matmul {dtype} {p.m}x{p.n}x{p.k} " + " ".join("/".join(map(str, x)) for x in parts) + f" {offsets}"
+    )
+
+
+def text(choice: Choice) -> str:
+    """A choice as it is kept."""
+    return f"{choice.variant.name}{' transposed' if choice.transposed else ''} {choice.splits}x{choice.chunk}"
+
+
+def parsed(told: str, problem: Problem, profile: Profile) -> Choice | None:
+    """The choice that `text` wrote; None for one that is none of the problem on the device."""
+    return next((c for c in candidates(problem, profile) if text(c) == told), None)
+
+
+def candidates(problem: Problem, profile: Profile) -> list[Choice]:
+    """What may compute a problem on a device, the cost model's choice first: every variant that fits in the ranges of k that the
+    model gives it, and in one, in half and in twice as many."""
+    first = modelled(problem, profile)
+    found: dict[Choice, None] = {first: None}
+    turned = [False] + [True] * (problem.m == 1 or (problem.n == 1 and problem.c_strides[0] == 1))
+    for transposed in turned:
+        seen = problem.transposed() if transposed else problem
+        for variant in _family(seen, profile):
+            splits, chunk = ranges(variant, seen, profile.tuning)
+            for count in dict.fromkeys((splits, 1, splits // 2, splits * 2)):
+                if count == splits:
+                    found[Choice(variant, transposed, splits, chunk)] = None
+                elif 1 <= count <= min(_MOST_SPLITS, max(1, problem.k // _LEAST_CHUNK[profile.tuning])):
+                    length = -(-problem.k // count)
+                    length = problem.k if count == 1 else -(-length // variant.slice) * variant.slice
+                    if length > _MOST_CHUNK[profile.tuning]:
+                        continue
+                    found[Choice(variant, transposed, -(-problem.k // length), length)] = None
+    return list(found)
+
+
+def _family(problem: Problem, profile: Profile) -> list[Variant]:
+    """The variants for the kind of device that can compute the problem there."""
+    family: tuple[Variant, ...] = REGISTERS
+    if profile.tuning == "gpu":
+        family = (*TILES, *REGISTERS, *(VECTORS if problem.n == 1 else ()))
+    elif has_lanes(profile):
+        family = TEXELS if profile.texels else LANES
+    return [v for v in family if fits(v, problem) and runs(v, profile)]
+
+
+@lru_cache(maxsize=4096)
+def modelled(problem: Problem, profile: Profile) -> Choice:
+    """The cost model's choice."""
     if profile.tuning == "cpu" and has_lanes(profile):
         # One row, not one column: lanes own columns.
         transposed = problem.n == 1 and problem.m > 1 and problem.c_strides[0] == 1

@@ -54,6 +54,14 @@ class Variant:
         """The kernel's name in the pack."""
         return self.recipe.name
 
+    @property
+    def registers(self) -> int:
+        """32-bit registers that an invocation at least holds at once: its part of the tile, a row and a column of operands, and
+        two dozen for addresses and counters. More than a device has spill to memory."""
+        own = self.tile_m * self.tile_n // self.invocations
+        rows = max(1, round((own * self.tile_m / self.tile_n) ** 0.5))
+        return own + rows + -(-own // rows) + 24
+
 
 #: How the layouts of (A, B) are called in names: each operand n(ormal), t(ransposed) or x (any strides).
 _LAYOUTS = {(0, 0): "any", (1, 2): "nn", (1, 1): "nt", (2, 2): "tn", (1, 0): "nx", (2, 0): "tx", (0, 2): "xn"}
