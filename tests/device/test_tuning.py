@@ -95,8 +95,8 @@ def test_every_candidate_computes_the_same(fresh: Any) -> None:
     def several() -> Any:
         a, b, long, batch, row, tall = held
         return (
-            m.matmul(a, b), m.sum(long, axis=1), m.prod(long, axis=1), m.max(long, axis=0), m.matmul(batch, m.permute_dims(batch, (0, 2, 1))),
-            m.matmul(row, tall), m.softmax(long),
+            m.matmul(a, b), m.sum(long, axis=1), m.prod(long, axis=1), m.max(long, axis=0),
+            m.matmul(batch, m.permute_dims(batch, (0, 2, 1))), m.matmul(row, tall), m.softmax(long),
         )  # fmt: skip
 
     found = list(decisions(engine.capture(several)._graph, engine._programs.profile))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from oa._kernel.pack import Recipe
@@ -59,7 +60,7 @@ class Variant:
         """32-bit registers that an invocation at least holds at once: its part of the tile, a row and a column of operands, and
         two dozen for addresses and counters. More than a device has spill to memory."""
         own = self.tile_m * self.tile_n // self.invocations
-        rows = max(1, round((own * self.tile_m / self.tile_n) ** 0.5))
+        rows = max(1, round(math.sqrt(own * self.tile_m / self.tile_n)))
         return own + rows + -(-own // rows) + 24
 
 
