@@ -26,7 +26,7 @@ _CPU_UNITS, _CPU_LANES = 8192, 1024
 
 @dataclass(frozen=True)
 class Rows:
-    """What a schedule depends on: `items` rows (or chunks) of `length` elements, `inner` the extent of the innermost reduced axis,
+    """What a schedule depends on: `items` rows (or chunks) of `length` elements, `inner` the extent of the last reduced axis,
     `trailing`: rows are runs of memory."""
 
     items: int
