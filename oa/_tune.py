@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oa._kernel.matmul.problem import Problem
-from oa._lower.tunable import Decision, chunks, product, rows
 from oa._run.tune import Record
 from oa._schema.dtype import float32
 from oa._schema.spec import spec
 from oa.engine import Engine
 from oa.errors import ArgumentError, Unsupported
+from oa.tunable import Decision, chunks, product, rows
 
 #: Sizes m, n, k of products: square ones, a model's layers, heads of attention in a batch, a vector, long sums.
 _SQUARES = (64, 256, 512, 1024, 2048, 4096)

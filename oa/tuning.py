@@ -17,13 +17,13 @@ from oa import _device
 from oa._device.tuned import Tuned
 from oa._kernel.pack import default
 from oa._lower.passes import Program
-from oa._lower.tunable import Decision, decisions, unfit, variant_of
 from oa._run.profiler import Profiler
 from oa._run.tune import Record, Trial, TuningFile
 from oa._schema.dtype import as_dtype
 from oa._version import __version__
 from oa.config import CONFIG
 from oa.errors import DeviceLost, OaError
+from oa.tunable import Decision, decisions, unfit, variant_of
 
 if TYPE_CHECKING:
     from oa._graph.graph import Graph

@@ -13,7 +13,7 @@ from oa._lower.fuse import Cluster
 from oa._lower.passes import Stages
 from oa._lower.plan import Access, Cost, Dispatch
 from oa._lower.route import WHOLE
-from oa._lower.tunable import keys
+from oa.tunable import keys
 
 #: Lines about one dispatch's readers, and names in a list, before the rest is only counted.
 _MOST = 4

@@ -16,9 +16,9 @@ import pytest
 import oa
 from oa import matrix as m
 from oa import tuning
-from oa._lower.tunable import decisions
 from oa._run.tune import TuningFile
 from oa.errors import OutOfMemory
+from oa.tunable import decisions
 from tests.conftest import CONFIGURATIONS
 from tests.oracle import matrix as oracle
 from tests.oracle.compare import agrees

@@ -15,10 +15,10 @@ from oa._kernel.matmul.choose import VARIANTS
 from oa._kernel.matmul.variants import tiles
 from oa._lower.passes import lower
 from oa._lower.rows import Rows, check_passes, row_schedule
-from oa._lower.tunable import Decision, decisions, keys, spills, unfit
 from oa._run.tune import Record, Trial, TuningFile
 from oa._tune import named, standard
 from oa.errors import ArgumentError, Unsupported
+from oa.tunable import Decision, decisions, keys, spills, unfit
 from tests.null.lower_rig import PROFILES, Recorder, graph_of, profile
 
 IDENTITY = {"device": "0123456789abcdef", "addressing": "address", "kernels": "fedcba9876543210-0"}
