@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,11 @@ def spread(values: Sequence[float]) -> Spread:
     last = len(ordered) - 1
     low, high = ordered[round(0.1 * last)], ordered[round(0.9 * last)]
     return Spread(statistics.median(ordered), low, high, ordered[0], ordered[-1], len(ordered))
+
+
+def installed() -> dict[str, str]:
+    """The environment of a process that finds its modules compiled, as installed ones are, whatever this process was told."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def host_seconds(call: Callable[[], object]) -> float:

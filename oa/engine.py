@@ -59,6 +59,7 @@ from oa.support import Capable, guard
 from oa.tuning import Tuning
 
 call.trace_composite = trace
+_new = object.__new__
 
 #: Called with each new engine, which is closed when one raises; `oa.core` adds the self-test.
 ON_OPEN: list[Callable[[Engine], None]] = []
@@ -247,18 +248,19 @@ class Engine(Capable, Evidence):
         where = caller() if located else None  # nobody else asks for the line
         results = batch.append(instance, values, where)
         made: Any
-        handles: tuple[Typed, ...]
         if len(results) == 1:
             (value,) = results
-            made = facade(self, value)
+            made = _new(facade)  # as `facade(self, value)` would, without the call
+            made._engine, made._value = self, value
             value.handle = ref(made)
-            handles = (made,)
         else:
-            made = handles = tuple([facade(self, value) for value in results])
-            for value, handle in zip(results, handles):
+            made = tuple([facade(self, value) for value in results])
+            for value, handle in zip(results, made):
                 value.handle = ref(handle)
-        for tape in self._tapes:
-            tape.record(instance, values, handles)
+        if self._tapes:
+            handles: tuple[Typed, ...] = (made,) if len(results) == 1 else made
+            for tape in self._tapes:
+                tape.record(instance, values, handles)
         if batch.count >= FULL_BATCH and self._capture is None:
             self.flush()
         return made
@@ -535,7 +537,8 @@ class Engine(Capable, Evidence):
 
     def submit(self, plan: Any) -> Event:
         """Run a captured plan once more with what is bound now; returns at once with an Event."""
-        self._check()
+        if get_ident() != self._thread or self._refusal is not None:
+            self._check()
         if self._capture is not None:
             raise CaptureError("engine.submit inside a capture: submit the plan after the capture")
         if not isinstance(plan, CapturedPlan):
@@ -544,7 +547,8 @@ class Engine(Capable, Evidence):
             )
         if plan.engine is not self:
             raise ArgumentError("engine.submit: the plan was captured on another engine")
-        self.flush()
+        if self._batch.nodes:
+            self.flush()
         value: int = plan._submit()
         return Event(self._clock, value)
 

@@ -61,13 +61,14 @@ class LoadedPlan(CapturedPlan):
         self._nodes = ()
         self._scalars, self._draws = list(saved.words), saved.draws
         self._saved = saved
+        self._whole = False  #: everything is bound
         self._input_names = {k: v.name for k, v in enumerate(saved.values)}
         self._cell_names = {k: c.name for k, c in enumerate(saved.cells)}
         self._all_cells: list[State | None] = [None] * len(saved.cells)
         self._slots = [Slot(_spec(v.dtype, v.shape), v.layout, 0, None, None, None) for v in saved.values]
         self._facades = [_facade(saved.cells[c].facade) for c in saved.assigned]
         self.outputs = self._outputs_of(saved)
-        self._keep()
+        self._keep(follows=any(v.cell is not None for v in saved.values))
         self._bind_saved(saved, sections)
 
     def _outputs_of(self, saved: SavedPlan) -> Any:
@@ -187,11 +188,14 @@ class LoadedPlan(CapturedPlan):
         return self.engine.stored_value(slot.spec, storage, facade, slot.layout)
 
     def _complete(self) -> None:
-        """ArgumentError unless everything is bound."""
+        """ArgumentError unless everything is bound; what is bound once stays so."""
+        if self._whole:
+            return
         if missing := [p.name for p in self.parameters if not p.bound]:
             raise ArgumentError(
                 f"the plan was loaded from a file and nothing is bound to {', '.join(missing)}: plan.bind(name, value) first"
             )
+        self._whole = True
 
 
 # -- checks

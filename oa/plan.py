@@ -160,15 +160,32 @@ class CapturedPlan(Inspectable):
             meaning = found.random.get(id(value), (value, None))[1]
             self._scalars += [(word, meaning) for word in sc.words_of(value.number, value.spec.dtype)]
         self._draws = found.draws
-        self._keep()
+        self._keep(follows=any(slot.cell is not None for slot in self._slots))
 
-    def _keep(self) -> None:
+    def _keep(self, follows: bool) -> None:
+        """What a run needs to know; `follows`: some input is a cell."""
         #: Output slots that `outputs` keeps from run to run: how many values lie in each.
         self._kept: dict[int, int] = {}
         for binding in self._program.results[: len(self._roots)]:
             if not binding.from_input:
                 self._kept[binding.index] = self._kept.get(binding.index, 0) + 1
         self._storages: list[Storage | None] = [None] * len(self._plan.outputs)
+        #: Holders of each of `_storages` while nobody else has them: the list itself and the values.
+        self._own = [1 + self._kept.get(k, 0) for k in range(len(self._storages))]
+        results = self._program.results
+        #: The scalars of a plan of which nothing changes from run to run but what is bound: no cell, no draw, no output that is
+        #: an input. None for other plans.
+        self._fixed: tuple[int, ...] | None = None
+        if not (
+            follows
+            or self._draws
+            or not self._plan.steps
+            or len(results) > len(self._roots)
+            or any(binding.from_input for binding in results)
+            or any(meaning is not None for _, meaning in self._scalars)
+        ):
+            self._fixed = tuple([bits for bits, _ in self._scalars])
+        self._settled = False  #: the values of `outputs` lie in `_storages`
 
     # -- inputs
 
@@ -259,7 +276,22 @@ class CapturedPlan(Inspectable):
 
     def _submit(self) -> int:
         """Run once; called by the engine with nothing pending."""
+        storages, scalars = self._storages, self._fixed
+        if scalars is None or not self._settled or holders(tuple(storages)) != self._own:
+            return self._advance()
+        engine = self.engine
+        for root in self._roots:
+            root.host = None
+        inputs = [slot.value.storage for slot in self._slots]  # type: ignore[union-attr]
+        value: int = engine._executor.run(self._plan, inputs, storages, scalars, timing=engine._profiler)
+        if engine._profiler is not None:
+            engine._lines[self._plan.digest, value] = self._nodes
+        return value
+
+    def _advance(self) -> int:
+        """Run once, whatever has to be done for it: outputs made, cells advanced, draws counted."""
         engine, plan = self.engine, self._plan
+        self._settled = False
         self._complete()
         self._settle()
         taken = self._taken()
@@ -283,6 +315,7 @@ class CapturedPlan(Inspectable):
             raise
         if engine._profiler is not None:
             engine._lines[plan.digest, value] = self._nodes
+        self._settled = True
         return value
 
     def _complete(self) -> None:

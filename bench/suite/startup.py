@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import Any
 
-from bench.measure import spread
+from bench.measure import installed, spread
 from bench.report import Report, Row
 from tools.project import ROOT
 
@@ -104,7 +104,7 @@ def start_process(device: str, saved: str, cache: str) -> tuple[float, dict[str,
 
 
 def _timed(command: list[str], cache: str) -> tuple[float, str]:
-    environment = {**os.environ, "OA_CACHE_DIR": cache, "OA_QUIET": "1"}
+    environment = {**installed(), "OA_CACHE_DIR": cache, "OA_QUIET": "1"}
     start = time.perf_counter()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start

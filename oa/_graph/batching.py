@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oa._graph.node import Batch, Node, Value, is_wanted
+from oa._graph.node import Batch, Node, Value
 
 
 def wanted(batch: Batch) -> list[Value]:
-    """Pending values that somebody outside the batch still holds, in order."""
-    return [v for node in batch.nodes for v in node.outputs if is_wanted(v)]
+    """Pending values that somebody outside the batch can still ask for, in order."""
+    return [
+        v
+        for node in batch.nodes
+        for v in node.outputs
+        if (handle := v.handle()) is not None and (handle._value is v or v.kept)
+    ]
 
 
 def carried(batch: Batch, roots: list[Value]) -> tuple[tuple[int, int], ...]:

@@ -27,7 +27,7 @@ class Value:
     """One SSA value: pending (made by a node of a batch), stored, a Python number, or failed.
 
     `handle` is a weak reference to the user's object, or to several (`Handles`): a value that none of them stands for any more
-    is wanted by nobody outside its batch.
+    is wanted by nobody outside its batch (`batching.wanted`).
     Defaults live in the class, so that recording an operation sets only what differs.
     """
 
@@ -90,12 +90,6 @@ def standing_for(value: Value, handle: Any) -> Any:
     if handle._value is value:
         return handle
     return again(type(handle)(handle._engine, value))
-
-
-def is_wanted(value: Value) -> bool:
-    """Whether somebody outside its batch can still ask for the value."""
-    handle = value.handle()
-    return handle is not None and (handle._value is value or value.kept)
 
 
 def number_of(value: Value) -> int:
@@ -169,17 +163,27 @@ class Batch:
         node.instance = instance
         node.inputs = inputs
         node.where = where
-        made = []
         count = self.count
-        for out in instance.outs:
+        if len(instance.outs) == 1:
             value = _new(Value)
-            value.spec = out
+            (value.spec,) = instance.outs
             value.batch = self
             value.node = node
             value.ordinal = count
             count += 1
-            made.append(value)
-        node.outputs = outputs = tuple(made)
+            outputs: tuple[Value, ...] = (value,)
+        else:
+            made = []
+            for out in instance.outs:
+                value = _new(Value)
+                value.spec = out
+                value.batch = self
+                value.node = node
+                value.ordinal = count
+                count += 1
+                made.append(value)
+            outputs = tuple(made)
+        node.outputs = outputs
         self.key += key
         self.count = count
         self.nodes.append(node)

@@ -162,6 +162,19 @@ class Functions:
         raise errors.Unsupported(f"the Vulkan driver has no vk{name}")
 
 
+#: This process, without a system call: for what happens at every submission. `os.fork` keeps it right.
+process = os.getpid()
+
+
+def _after_fork() -> None:
+    global process
+    process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class ProcessBound:
     """Remembers the process that made it. In a forked child, use is an error and closing does nothing."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oa import errors
 from oa._device import Profile, Snapshot
 from oa._device.features import BY_NAME
+from oa._vk import api
 from oa._vk import constants as c
 from oa._vk.api import NULL, Functions, ProcessBound, Strings, created, destroyed, failure, new
 from oa._vk.cdef import ffi
@@ -61,7 +62,8 @@ class VulkanDevice(ProcessBound):
                 optional=_OPTIONAL,
             )
             self.layouts = Layouts(self)
-            self.queues = {"compute": Queue(self, family)}
+            self._compute = Queue(self, family)
+            self.queues = {"compute": self._compute}
         except BaseException:
             ffi.cast("PFN_vkDestroyDevice", find(self.handle, b"vkDestroyDevice"))(self.handle, NULL)
             destroyed("device")
@@ -199,12 +201,16 @@ class VulkanDevice(ProcessBound):
         signal: tuple[Any, int] | None = None,
     ) -> None:
         """Queue recorded commands: after each `wait` timeline reaches its value; then `signal` is set to its own."""
-        self.require_open()
+        if self.closed or self.lost or api.process != self.pid:
+            self.require_open()
         if self.validating:
             for recorded in commands:
                 recorded.require_submittable()
         self._busy = True
-        self.queue(queue).submit(commands, wait, signal)
+        if queue == "compute":
+            self._compute.submit(commands, wait, signal)
+        else:
+            self.queue(queue).submit(commands, wait, signal)
 
     def wait_idle(self) -> None:
         """Wait until the device has done everything submitted."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: An unbounded wait returns to Python this often (nanoseconds), so that Ctrl-C is answered.
 _SLICE = 100_000_000
 
+_NO_FENCE = 0
+
 
 class Queue:
     """A device queue with its command pool. Structures for submission are made once and grown when needed."""
@@ -40,6 +42,12 @@ class Queue:
         self._info.pSignalSemaphoreInfos = self._signal
         self._room_commands(4)
         self._room_waits(4)
+        #: A submission of one command buffer that waits for nothing: what most are.
+        self._one, self._entry = new("VkSubmitInfo2"), new("VkCommandBufferSubmitInfo")
+        self._one.commandBufferInfoCount, self._one.pCommandBufferInfos = 1, self._entry
+        self._one.signalSemaphoreInfoCount, self._one.pSignalSemaphoreInfos = 1, self._signal
+        self._recorded: Any = None  #: the handle in `_entry`
+        self._signalled: Any = None  #: the timeline in `_signal`
 
     def _room_commands(self, count: int) -> None:
         self._commands = ffi.new("VkCommandBufferSubmitInfo[]", count)
@@ -58,6 +66,17 @@ class Queue:
         self, commands: Sequence[Any], wait: Sequence[tuple[Any, int]], signal: tuple[Any, int] | None
     ) -> None:
         """One vkQueueSubmit2."""
+        if signal is not None:
+            timeline, value = signal
+            if timeline is not self._signalled:
+                self._signal.semaphore, self._signalled = timeline.handle, timeline
+            self._signal.value = value
+            if len(commands) == 1 and not wait:
+                recorded = commands[0].handle
+                if recorded is not self._recorded:
+                    self._entry.commandBuffer = self._recorded = recorded
+                self._done(self._submit(self.handle, 1, self._one, _NO_FENCE))
+                return
         if len(commands) > len(self._commands):
             self._room_commands(2 * len(commands))
         if len(wait) > len(self._waits):
@@ -71,12 +90,10 @@ class Queue:
             entry.value = value
         info.commandBufferInfoCount = len(commands)
         info.waitSemaphoreInfoCount = len(wait)
-        info.signalSemaphoreInfoCount = 0
-        if signal is not None:
-            self._signal.semaphore = signal[0].handle
-            self._signal.value = signal[1]
-            info.signalSemaphoreInfoCount = 1
-        code = self._submit(self.handle, 1, info, 0)
+        info.signalSemaphoreInfoCount = 0 if signal is None else 1
+        self._done(self._submit(self.handle, 1, info, _NO_FENCE))
+
+    def _done(self, code: int) -> None:
         if code:
             self._device.check(code, "submitting work")
 

@@ -107,3 +107,46 @@ def test_lines_are_kept_where_somebody_asks(engine: Any) -> None:
     assert y.shape == ()
     plan = engine.capture(lambda: m.exp(x))
     assert all(node.where is not None for node in plan._nodes)
+
+
+def test_a_replay_of_what_is_bound_already_only_submits(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = m.from_list(engine, [1.0, 2.0])
+    plan = engine.capture(lambda: (x + 1.0, m.sum(x)))
+    for _ in range(2):
+        engine.submit(plan)
+    before = engine.diagnostics
+
+    def unexpected(*_: Any, **__: Any) -> None:
+        raise AssertionError("a replay made or bound something")
+
+    with monkeypatch.context() as patch:
+        for owner, name in ((plan, "_advance"), (engine._pool, "allocate"), (engine._executor, "_obtain")):
+            patch.setattr(owner, name, unexpected)
+        events = [engine.submit(plan) for _ in range(5)]
+        assert all(event.wait() for event in events)
+        held = plan.outputs[0].reshape((2, 1))
+        with pytest.raises(AssertionError, match="made or bound"):  # what the view sees must stay
+            engine.submit(plan)
+    after = engine.diagnostics
+    assert after["submissions"] == before["submissions"] + 5 and after["recordings"] == before["recordings"]
+    plan.bind(x, m.from_list(engine, [3.0, 5.0]))
+    engine.submit(plan)
+    assert (held.tolist(), plan.outputs[0].tolist(), plan.outputs[1].item()) == (
+        [[2.0], [3.0]],
+        [4.0, 6.0],
+        8.0,
+    )
+    again = plan.outputs[0]
+    engine.submit(plan)
+    assert again.tolist() == [4.0, 6.0]
+
+
+def test_what_was_read_of_an_output_is_read_again_after_a_replay(engine: Any) -> None:
+    x = m.from_list(engine, [1.0, 2.0])
+    plan = engine.capture(lambda: x * 2.0)
+    found = []
+    for k in range(4):
+        plan.bind(x if not k else 0, m.full(engine, (2,), float(k)))
+        engine.submit(plan)
+        found += [plan.outputs.tolist(), [float(v) for v in plan.outputs]]
+    assert found == [[2.0 * k] * 2 for k in range(4) for _ in range(2)]
