@@ -39,7 +39,7 @@ def audit(
 
     def results(wanted: Sequence[int], fused: bool) -> list[Array]:
         asked = replace(graph, roots=tuple(wanted))
-        made = lower(asked, engine._programs.profile, fused=fused)
+        made = lower(asked, engine._programs.profile, fused=fused, without=engine._programs.without)
         return _run(engine, made, [specs[k] for k in wanted], inputs, scalars)
 
     roots = [k for k in dict.fromkeys(graph.roots) if k >= 0]

@@ -1,6 +1,7 @@
 """From a semantic graph and a device profile to a Plan: a pure function, read top to bottom.
 
 expand     composites become their bodies; equal nodes one; unwanted nodes none
+fast       with numeric="fast" only: what may round otherwise
 route      what no kernel takes becomes what one does: copies, two-stage reductions
 fuse       which nodes share a kernel
 epilogue   products take what follows them element by element
@@ -27,6 +28,8 @@ from oa._lower.donate import legal, replaced
 from oa._lower.draft import Draft
 from oa._lower.epilogue import epilogues
 from oa._lower.expand import expand
+from oa._lower.fast import PASSES as FAST
+from oa._lower.fast import fast
 from oa._lower.fuse import Fusion
 from oa._lower.index import Dim, Ix
 from oa._lower.kernels import drafts
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 
 #: Elements of one value: index arithmetic is 32-bit, and signed where an operation computes with indices.
 MAX_ELEMENTS = 1 << 31
-#: Passes that can be left out one by one; `fuse` with all of its parts by `fused=False`.
+#: Passes that can be left out one by one, beside those of `fast`; `fuse` with all of its parts by `fused=False`.
 PASSES = ("recompute", "siblings", "epilogue")
 #: Buffers that one fused kernel binds at most, whatever the device allows.
 MAX_BUFFERS = 16
@@ -100,12 +103,15 @@ def stages(
     without: frozenset[str] = frozenset(),
 ) -> Stages:
     """The passes up to `memory`; arguments as for `lower`."""
-    if not without <= frozenset(PASSES):
+    if unknown := without - {*PASSES, *FAST}:
         raise ArgumentError(
-            f"lowering: no pass is called {', '.join(sorted(without - frozenset(PASSES)))}; those that can be left out, by"
-            f" OA_WITHOUT too, are {', '.join(PASSES)}"
+            f"lowering: no pass is called {', '.join(sorted(unknown))}; those that can be left out, by OA_WITHOUT too, are"
+            f" {', '.join((*PASSES, *FAST))}"
         )
-    base = route(expand(graph), profile, owned)
+    expanded = expand(graph)
+    if profile.numeric == "fast":
+        expanded = fast(expanded, without)
+    base = route(expanded, profile, owned)
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
     fusion = Fusion(base, buffers, profile.tuning, fused, without)
     _check_sizes(fusion, profile)

@@ -34,7 +34,7 @@ _LEAST_CHUNK = 256
 _CHUNK_MULTIPLE = 4
 #: What reads stored values from their start, in row-major order.
 WHOLE = frozenset({"order", "inverse", "positions", "scan"})
-_TWO_STAGE = frozenset({"sum", "max", "min", "prod"})
+_TWO_STAGE = frozenset({"sum", "plain_sum", "max", "min", "prod"})
 
 
 def view_source(

@@ -28,7 +28,7 @@ COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
 #: Operations that cost about one machine instruction; everything else counts as heavy when deciding recomputation.
 CHEAP = frozenset(
-    "arg const word dim element index param load cast add sub mul neg abs min max where eq ne lt le gt ge"
+    "arg const word dim element index param load cast add sub mul fma neg abs min max where eq ne lt le gt ge"
     " band bor bxor bnot shl shr"
     " floor ceil trunc round sign square isnan isinf isfinite signbit copysign bitcast_u32 bitcast_f32"
     " bitcast_u64 bitcast_f64".split()

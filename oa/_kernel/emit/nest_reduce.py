@@ -2,7 +2,7 @@
 
 Elements that an invocation holds in registers combine in a tree that pairs neighbours. In a loop, float sums carry the rounding
 error of each addition beside the sum (Knuth's two-sum). Either way, with the tree over lanes, |error| <= (1 + log2(n)) * 2^-24
-* sum|x| to first order for float32. An overflowing sum keeps its inf. Arg-reductions take the first of equals; NaN beats every
+* sum|x| to first order for float32; a plain sum carries nothing in the loop. An overflowing sum keeps its inf. Arg-reductions take the first of equals; NaN beats every
 number.
 
 Float extremes are found among ranks: integers in the order of the numbers, -0 below +0, with every NaN beyond the end that is
@@ -46,9 +46,9 @@ class Reduction:
     def initial(self) -> list[Value]:
         """The carry before the first element."""
         b, name = self.b, self.name
-        if name == "sum":
+        if name in ("sum", "plain_sum"):
             zero = b.bits(self.ty, 0)
-            return [zero, zero] if self.ty.is_float else [zero]
+            return [zero, zero] if name == "sum" and self.ty.is_float else [zero]
         if name == "prod":
             return [b.const(self.ty, 1)]
         if self.ranked:
@@ -128,7 +128,7 @@ class Reduction:
     def _join(self, a: Value, c: Value) -> Value:
         if self.ranked:
             return self.b.op("umax" if self.name == "max" else "umin", a, c)
-        op = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}[self.name]
+        op = {"sum": "add", "plain_sum": "add", "prod": "mul", "max": "max", "min": "min"}[self.name]
         return emit_op(self.b, op, self.dtype, (self.dtype, self.dtype), [a, c])
 
     def _beats(self, x: Value, y: Value) -> Value:

@@ -76,6 +76,7 @@ OPERATIONS: dict[str, Callable[..., Reg]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": divide,
+    "fma": lambda a, b, c: Reg(a.b, a.b.op("ffma", a.v, b.v, c.v)),
     "neg": _negate,
     "abs": lambda x: x.magnitude(),
     "square": lambda x: x * x,
