@@ -152,14 +152,14 @@ def _joined(
             continue
         product = new.nodes[ref]
         assert product.body is not None
-        numbers = [reads.setdefault(r, len(reads)) for r in product.inputs]
-        parts.append(
-            sc.substitute(
-                product.body, lambda n, to=numbers: sc.arg(to[n.attr], n.dtype) if n.op == "arg" else None
-            )
-        )
-    body = sc.substitute(node.body, lambda n: parts[n.attr] if n.op == "arg" else None)
-    return body, tuple(reads)
+        own = [sc.arg(reads.setdefault(r, len(reads)), new.spec(r).dtype) for r in product.inputs]
+        parts.append(_with_args(product.body, own))
+    return _with_args(node.body, parts), tuple(reads)
+
+
+def _with_args(body: Scalar, values: list[Scalar]) -> Scalar:
+    """The expression with `values` in the places of its operands."""
+    return sc.substitute(body, lambda n: values[n.attr] if n.op == "arg" else None)
 
 
 def _fused(node: Scalar) -> Scalar:

@@ -93,6 +93,17 @@ def test_contracted_products(quick: Any, form: int) -> None:
     assert (np.abs(got - wanted) <= HALF_ULP * (products[form] + np.abs(wanted)) * (1 + 2.0**-20)).all()
 
 
+def test_products_of_other_dtypes(quick: Any) -> None:
+    """The product's own operands are promoted inside it."""
+    a, b = data(50, 64, seed=7), np.arange(64, dtype=np.int8)
+    x, y = m.from_numpy(quick, a), m.from_numpy(quick, b)
+    got = (m.astype(y, "float32") * x + x).to_numpy()
+    wide = a.astype(np.float64)
+    assert (
+        np.abs(got - (b * wide + wide)) <= HALF_ULP * 3 * np.abs(b * wide + wide) + HALF_ULP * 65 * abs(wide)
+    ).all()
+
+
 def test_a_product_that_is_wanted_keeps_its_bits(quick: Any) -> None:
     a, b = data(50, 64, seed=7), data(50, 64, seed=8)
     x, y = m.from_numpy(quick, a), m.from_numpy(quick, b)

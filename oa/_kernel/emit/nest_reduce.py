@@ -2,8 +2,8 @@
 
 Elements that an invocation holds in registers combine in a tree that pairs neighbours. In a loop, float sums carry the rounding
 error of each addition beside the sum (Knuth's two-sum). Either way, with the tree over lanes, |error| <= (1 + log2(n)) * 2^-24
-* sum|x| to first order for float32; a plain sum carries nothing in the loop. An overflowing sum keeps its inf. Arg-reductions take the first of equals; NaN beats every
-number.
+* sum|x| to first order for float32. A plain sum carries nothing in the loop. An overflowing sum keeps its inf. Arg-reductions
+take the first of equals; NaN beats every number.
 
 Float extremes are found among ranks: integers in the order of the numbers, -0 below +0, with every NaN beyond the end that is
 looked for. Ranking takes three integer operations, joining one; comparing floats with regard to NaN and zeros takes eight.
