@@ -174,7 +174,9 @@ def nonzero(x: Matrix, *, size: int | None = None, fill_value: int = 0) -> tuple
     found = []
     for axis, extent in enumerate(x.shape):
         step = math.prod(x.shape[axis + 1 :])
-        place = remainder(floor_divide(flat, builtins.max(step, 1)), builtins.max(extent, 1))
+        place = floor_divide(flat, step) if step > 1 else flat
+        if axis:
+            place = remainder(place, builtins.max(extent, 1))
         found.append(place if size is None else chosen(flat < 0, fill_value, place))
     return tuple(found)
 

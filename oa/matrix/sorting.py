@@ -7,19 +7,20 @@ rows of them, the same on every device.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from oa._schema import spec as sp
 from oa._schema.declare import primitive
-from oa._schema.dtype import float32, int32
+from oa._schema.dtype import float32, int32, uint32
 from oa._schema.op import Inference
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, ShapeError
 from oa.matrix.create import arange, full
 from oa.matrix.elementwise import astype, copy, equal
 from oa.matrix.indexing import _indices, gather
-from oa.matrix.reduce import sum
+from oa.matrix.reduce import min, sum
 from oa.matrix.search import key_bits, sort_key
-from oa.matrix.shape import permute_dims, reshape, slice
+from oa.matrix.shape import concat, permute_dims, reshape, slice
 from oa.matrix.value import Matrix
 
 
@@ -55,16 +56,10 @@ def argsort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool
     if not x.ndim:
         return full(x.engine, (), 0, dtype=int32)
     at = sp.normalize_axis(axis, x.ndim, "matrix.argsort")
-    order = [*(k for k in range(x.ndim) if k != at), at]
-    moved = permute_dims(x, order)
-    extent = x.shape[at]
-    rows = math.prod(moved.shape[:-1])
-    if x.size == 0 or extent == 1:
+    if x.size == 0 or x.shape[at] == 1:
         return full(x.engine, x.shape, 0, dtype=int32)
-    keys = sort_key(reshape(moved, (rows, extent)), descending=descending)
-    found = order_of(keys, key_bits(x.dtype))
-    back = [order.index(k) for k in range(x.ndim)]
-    return permute_dims(reshape(found, moved.shape), back)
+    moved, back = _rows(x, at)
+    return back(order_of(sort_key(moved, descending=descending), key_bits(x.dtype)))
 
 
 @primitive("order")
@@ -105,8 +100,50 @@ def topk(x: Matrix, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Ma
     at = sp.normalize_axis(axis, x.ndim, "matrix.topk")
     if not 0 <= k <= x.shape[at]:
         raise ArgumentError(f"matrix.topk: k is {k} of {x.shape[at]} elements along axis {axis}")
-    order = slice(argsort(x, axis=at, descending=largest), at, 0, k)
+    moved, back = _rows(x, at)
+    found = _first(sort_key(moved, descending=largest), k, key_bits(x.dtype))
+    order = back(found)
     return gather(x, order, axis=at), order
+
+
+#: Elements of a row from which the best of chunks are looked at before all of them.
+_CHUNKED = 4096
+
+
+def _first(keys: Matrix, k: int, bits: int) -> Matrix:
+    """The first k of `order_of`, (rows, k).
+
+    Each of them is in one of the k chunks whose least keys come first: of the chunks that come before its own, each holds an
+    element that comes before it. Chunks of about sqrt(n / k) leave the fewest least keys and candidates to be put in order.
+    """
+    rows, n = keys.shape
+    chunk = 1 << (n // max(1, k)).bit_length() // 2
+    chunks = -(-n // chunk)
+    if k == 0 or n < _CHUNKED or chunks + k * chunk > n // 4:
+        return slice(order_of(keys, bits), 1, 0, k)
+    if chunks * chunk > n:
+        rest = full(keys.engine, (rows, chunks * chunk - n), (1 << bits) - 1, dtype=keys.dtype)
+        keys = concat([keys, rest], axis=1)  # after all others, equal ones too
+    least = reshape(min(reshape(keys, (rows, chunks, chunk)), axis=2), (rows, chunks))
+    chosen = slice(order_of(least, bits), 1, 0, k)
+    chosen = gather(chosen, order_of(astype(chosen, uint32), chunks.bit_length()), axis=1)
+    within = reshape(arange(keys.engine, chunk), (1, 1, chunk))
+    places = reshape(reshape(chosen * chunk, (rows, k, 1)) + within, (rows, k * chunk))
+    best = slice(order_of(gather(keys, places, axis=1), bits), 1, 0, k)
+    return gather(places, best, axis=1)
+
+
+def _rows(x: Matrix, axis: int) -> tuple[Matrix, Callable[[Matrix], Matrix]]:
+    """x as rows along `axis`, and how results in rows, of any length, lie in x."""
+    order = [*(k for k in range(x.ndim) if k != axis), axis]
+    moved = permute_dims(x, order)
+    kept = moved.shape[:-1]
+    undo = [order.index(k) for k in range(x.ndim)]
+
+    def back(found: Matrix) -> Matrix:
+        return permute_dims(reshape(found, (*kept, found.shape[1])), undo)
+
+    return reshape(moved, (math.prod(kept), x.shape[axis])), back
 
 
 def top_k_mask(indices: Matrix, count: int) -> Matrix:

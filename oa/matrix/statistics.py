@@ -8,20 +8,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from oa._schema import spec as sp
-from oa._schema.dtype import float32, int32
+from oa._schema.dtype import float32, int32, uint32
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.create import arange
 from oa.matrix.elementwise import astype, equal, isnan, where
+from oa.matrix.indexing import take
 from oa.matrix.interop import asarray
 from oa.matrix.reduce import max, min, sum
 from oa.matrix.search import lower_bound, sort_key
 from oa.matrix.shape import concat, expand_dims, permute_dims, reshape, slice, stack
-from oa.matrix.sorting import sort
+from oa.matrix.sorting import order_of, sort
 from oa.matrix.value import Matrix
 
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
-#: Bins counted at once, each by a pass over all elements.
-_BINS = 256
+#: Bins counted at once, each by a pass over all elements; bins from which on sorting the elements is less work.
+_BINS, _MANY_BINS = 256, 1024
 
 
 def quantile(
@@ -121,11 +122,22 @@ def histogram(
     place = lower_bound(sort_key(edges), sort_key(values), right=True) - 1
     inside = (values >= edges[0]) & (values <= edges[-1])
     place = where(inside, where(place == count, count - 1, place), -1)
+    return _counts(place, count), edges
+
+
+def _counts(place: Matrix, count: int) -> Matrix:
+    """How often each of 0 ... count - 1 occurs among rank-1 places, of which others are negative."""
+    if place.size and count > _MANY_BINS:
+        keys = astype(where(place < 0, count, place), uint32)
+        order = order_of(reshape(keys, (1, keys.size)), count.bit_length())
+        ordered = take(keys, reshape(order, (keys.size,)))
+        bounds = lower_bound(ordered, astype(arange(place.engine, count + 1), uint32))
+        return slice(bounds, 0, 1, None) - slice(bounds, 0, 0, -1)
     found = []
     for start in builtins.range(0, count, _BINS):
-        here = expand_dims(arange(x.engine, start, builtins.min(start + _BINS, count)), 1)
+        here = expand_dims(arange(place.engine, start, builtins.min(start + _BINS, count)), 1)
         found.append(sum(astype(equal(expand_dims(place, 0), here), int32), axis=1))
-    return found[0] if len(found) == 1 else concat(found), edges
+    return found[0] if len(found) == 1 else concat(found)
 
 
 def _edges(values: Matrix, bins: Any, range: tuple[float, float] | None) -> Matrix:

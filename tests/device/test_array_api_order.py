@@ -228,6 +228,38 @@ def test_topk(engine: Any) -> None:
         m.topk(x, 10)
 
 
+@pytest.mark.parametrize("dtype", ("float32", "int32", "uint8", "int64", "float16"))
+def test_topk_of_long_rows(any_engine: Any, dtype: str) -> None:
+    """By chunks: ties within chunks and across them, special values, a last chunk that is not full, rows and columns."""
+    if not any_engine.supports(dtype):
+        pytest.skip(f"no {dtype} on this device")
+    for shape, axis in (((50_003,), 0), ((3, 20_000), 1), ((9000, 2), 0)):
+        n = unordered(dtype, shape)
+        x, last = m.from_numpy(any_engine, n), shape[axis] - 1
+        down = last - np.flip(np.argsort(np.flip(n, axis), axis, kind="stable"), axis)
+        up = np.argsort(n, axis, kind="stable")
+        for k in (0, 1, 9, 100, 800):
+            for order, largest in ((down, True), (up, False)):
+                values, places = m.topk(x, k, axis=axis, largest=largest)
+                want = np.take(order, range(k), axis)
+                assert np.array_equal(places.to_numpy(), want)
+                found = np.take_along_axis(n, want, axis)
+                assert np.array_equal(values.to_numpy(), found, equal_nan=dtype.startswith("float"))
+
+
+def test_topk_gradient_of_long_rows(any_engine: Any) -> None:
+    n = np.random.default_rng(12).standard_normal((2, 6000)).astype(np.float32)
+    x = m.from_numpy(any_engine, n)
+    with oa.ml.GradientTape() as tape:
+        tape.watch(x)
+        values, places = m.topk(x, 3)
+    seed = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    want = np.zeros_like(n)
+    np.put_along_axis(want, places.to_numpy(), seed, 1)
+    got = tape.gradient(values, x, seed=m.from_numpy(any_engine, seed)).to_numpy()
+    assert np.array_equal(got, want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_searchsorted(any_engine: Any, dtype: str) -> None:
     for count in (0, 1, 5, 64):
