@@ -165,9 +165,10 @@ ROWS = (rows(256, 2048, 1), rows(256, 1024, 2))
 SERIAL = tuple(serial(8, 8, words, texels) for words in _KEYS for texels in (True, False))
 ALONE = tuple(serial(64, 4, words) for words in _KEYS)
 
-#: By subgroups, in the order in which they are preferred. Subgroups of 8 are for software devices, where nothing chooses them.
+#: By subgroups, in the order in which they are preferred. 16 keys of 64 bits take more registers than some devices have.
+#: Subgroups of 8 are for software devices, where nothing chooses them.
 TILES = (
-    *(tile(256, 16, 8, subgroup, words) for subgroup in (32, 64) for words in _KEYS),
+    *(tile(256, 16 // words, 8, subgroup, words) for subgroup in (32, 64) for words in _KEYS),
     *(tile(64, 8, 4, 8, words) for words in _KEYS),
 )
 
