@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from oa._schema import spec as sp
+from oa._schema.dtype import HALVES, float32, promote
 from oa.errors import ArgumentError, AxisError, ShapeError
-from oa.matrix.elementwise import multiply
+from oa.matrix.elementwise import astype, multiply
 from oa.matrix.products import matmul
 from oa.matrix.reduce import sum
 from oa.matrix.shape import broadcast_to, permute_dims, reshape, slice
@@ -96,7 +97,7 @@ def tensordot(a: Matrix, b: Matrix, *, axes: int | tuple[Sequence[int], Sequence
 def einsum(subscripts: str, *operands: Matrix) -> Matrix:
     """Einstein summation, NumPy's notation: "ij,jk->ik"; "..." stands for axes that broadcast.
 
-    Operands are contracted from left to right, each step a matrix product.
+    Operands are contracted from left to right, each step a matrix product, or a sum of products where it has no rows and columns.
 
     Raises ArgumentError for malformed subscripts, ShapeError when a label has two extents.
 
@@ -198,7 +199,21 @@ def _pair(
         _ordered(b, b_labels, [*batch, *inner, *columns], sizes), (size(batch), size(inner), size(columns))
     )
     labels = [*batch, *rows, *columns]
-    return labels, reshape(matmul(left, right), tuple(sizes[c] for c in labels))
+    if not inner:
+        found = multiply(left, right)
+    elif not rows and not columns:
+        found = _dots(reshape(left, (size(batch), size(inner))), reshape(right, (size(batch), size(inner))))
+    else:
+        found = matmul(left, right)
+    return labels, reshape(found, tuple(sizes[c] for c in labels))
+
+
+def _dots(a: Matrix, b: Matrix) -> Matrix:
+    """Row by row the sum of products: as a reduction, since a matrix product of single rows has nothing to share."""
+    dtype = promote(a.dtype, b.dtype, "matrix.einsum")
+    if dtype in HALVES:  # rounded once, as a product's elements are
+        return astype(_dots(astype(a, float32), astype(b, float32)), dtype)
+    return sum(multiply(a, b), axis=-1, dtype=dtype)
 
 
 def _summed(labels: list[str], x: Matrix, wanted: set[str]) -> tuple[list[str], Matrix]:
