@@ -12,11 +12,15 @@ from oa._schema.dtype import HALVES, DType, bool_, float32, int32, uint32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import DTypeError, ShapeError
+from oa.matrix.create import arange
 from oa.matrix.elementwise import astype, divide, equal, sqrt, square, where
-from oa.matrix.shape import _broadcast_to, _reshape, broadcast_to, reshape
+from oa.matrix.indexing import gather
+from oa.matrix.shape import _broadcast_to, _reshape, broadcast_to, concat, reshape, slice
 from oa.matrix.value import Matrix
 
 Axis = Any
+#: Elements from which a row's largest is looked for in parts, and rows below which these are needed to fill a device.
+_LONG, _FEW = 1 << 15, 1024
 
 
 @primitive("reduce")
@@ -252,7 +256,32 @@ def argmin(x: Matrix, axis: int | None = None, *, keepdims: bool = False) -> Mat
 def _arg(x: Matrix, name: str, axis: int | None, keepdims: bool) -> Matrix:
     if axis is not None:
         axis = sp.normalize_axis(axis, x.ndim, f"matrix.{name}")
-    return _over(x, name, axis, keepdims, nonempty=True)
+    length = x.size if axis is None else x.shape[axis]
+    if length < _LONG or x.size > length * _FEW:
+        return _over(x, name, axis, keepdims, nonempty=True)
+    if axis is not None:
+        found = _in_parts(x, name, axis)
+        return found if keepdims else reshape(found, (*x.shape[:axis], *x.shape[axis + 1 :]))
+    return reshape(_in_parts(reshape(x, (length,)), name, 0), (1,) * x.ndim if keepdims else ())
+
+
+def _in_parts(x: Matrix, name: str, axis: int) -> Matrix:
+    """The place along `axis`, kept as extent 1: that of the best among the best of parts, of equal ones the first."""
+    before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    part = 1 << length.bit_length() // 2
+    parts = length // part
+    whole = slice(x, axis, 0, parts * part)
+    split = reshape(whole, (*before, parts, part, *after))
+    best = _over(split, name, axis + 1, True)
+    values = [reshape(gather(split, best, axis + 1), (*before, parts, *after))]
+    start = reshape(arange(x.engine, 0, parts * part, part), (parts, *(1 for _ in after)))
+    places = [reshape(best, values[0].shape) + start]
+    if parts * part < length:
+        rest = slice(x, axis, parts * part, length)
+        last = _over(rest, name, axis, True)
+        values.append(gather(rest, last, axis))
+        places.append(last + parts * part)
+    return gather(concat(places, axis), _over(concat(values, axis), name, axis, True), axis)
 
 
 def all(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
