@@ -21,11 +21,14 @@ from oa import matrix as m
 from oa import ml
 from oa._lower.passes import Program, lower
 from tests.null.lower_rig import Recorder, profile
+from tests.null.random_graphs import random_graph
 from tools.project import ROOT
 
 RECORD = ROOT / "tests" / "replay" / "plans.json"
 PROFILES = ("lavapipe-descriptor", "card")
 SHAPES = ((), (1,), (5,), (64,), (257,), (3, 4), (16, 64), (7, 65), (2, 3, 8), (4, 1, 6, 5))
+#: Random graphs.
+RANDOM = 100
 Build = Callable[[Recorder], Any]
 
 _UNARY = (
@@ -62,6 +65,8 @@ def corpus() -> Iterator[tuple[str, Build]]:
     yield from _products()
     yield from _views()
     yield from _gradients()
+    for seed in range(RANDOM):
+        yield f"random {seed}", random_graph(seed)
     yield "demo step", _demo
 
 

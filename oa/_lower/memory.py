@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oa._graph.graph import Input
@@ -75,14 +75,47 @@ def intervals(
 
 
 def colour(wanted: Sequence[Interval]) -> tuple[dict[Ref, int], int]:
-    """Offsets such that values alive together do not overlap, and the bytes needed: first fit, largest first."""
-    alive: dict[
-        int, list[tuple[int, int]]
-    ] = {}  # by level, start and end of what is placed; no two of a level overlap
+    """Offsets such that values alive together do not overlap, and the bytes needed: first fit, largest first. Where that takes
+    more than what is alive at once, other orders are tried too."""
+    live: dict[int, int] = {}
+    for interval in wanted:
+        for level in range(interval.first, interval.last + 1):
+            live[level] = live.get(level, 0) + _whole(interval.size)
+    least = max(live.values(), default=0)
+    best: tuple[dict[Ref, int], int] | None = None
+    for order in _ORDERS:
+        found = _first_fit(sorted(wanted, key=order))
+        if best is None or found[1] < best[1]:
+            best = found
+        if best[1] == least:
+            break
+    assert best is not None
+    return best
+
+
+#: Largest first, longest and largest first, as they come, as they go, and by the room that they take over time.
+_ORDERS: tuple[Callable[[Interval], tuple[int, ...]], ...] = (
+    lambda i: (-i.size, i.first, i.ref),
+    lambda i: (i.first - i.last, -i.size, i.first, i.ref),
+    lambda i: (i.first, i.first - i.last, -i.size, i.ref),
+    lambda i: (-i.last, i.first - i.last, -i.size, i.ref),
+    lambda i: (i.first, -i.size, i.ref),
+    lambda i: (-i.size * (i.last - i.first + 1), i.first, i.ref),
+)
+
+
+def _whole(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _first_fit(wanted: Sequence[Interval]) -> tuple[dict[Ref, int], int]:
+    """Each value in the lowest gap that is free at all of its levels, in the order given."""
+    #: By level, start and end of what is placed; no two of a level overlap.
+    alive: dict[int, list[tuple[int, int]]] = {}
     offsets: dict[Ref, int] = {}
     total = 0
-    for interval in sorted(wanted, key=lambda i: (-i.size, i.first, i.ref)):
-        size = -(-interval.size // ALIGNMENT) * ALIGNMENT
+    for interval in wanted:
+        size = _whole(interval.size)
         levels = [alive.setdefault(level, []) for level in range(interval.first, interval.last + 1)]
         at = 0
         for start, stop in sorted({span for level in levels for span in level}):

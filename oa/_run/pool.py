@@ -245,6 +245,8 @@ class Pool:
         for size in dict.fromkeys((self._block_size(kind, need), need)):
             if self.limit is not None and self.reserved + size > self.limit:
                 continue
+            if size > self._budget_left():
+                continue
             try:
                 buffer = self._device.buffer(size, self._memory)
             except OutOfMemory:
@@ -255,6 +257,14 @@ class Pool:
             self.reserved += size
             return True
         return False
+
+    def _budget_left(self) -> int:
+        """What the driver lets this process have more of its largest heap: beyond the budget it pages, or takes from others.
+        Asked for each new block, of which there are few."""
+        if "memory_budget" not in self._device.profile.features:
+            return 1 << 62
+        _, budget, usage = max(self._device.memory_budget())
+        return max(0, budget - usage)
 
     def _block_size(self, kind: str, need: int) -> int:
         """Blocks grow with what is held already, so that few are needed and little is wasted on a small job."""
@@ -282,6 +292,8 @@ class Pool:
     def _exhausted(self, need: int) -> NoReturn:
         stats = self.stats()
         bound = "the device" if self.limit is None else f"the limit of {self.limit:,}"
+        if self.limit is None and self._budget_left() < need:
+            bound = "the budget that the driver gives this process"
         raise OutOfMemory(
             f"out of memory: {need:,} bytes wanted, {bound} leaves too little ({stats.allocated:,} in use, "
             f"{stats.free:,} free in pieces of at most {stats.largest_free:,}); drop values or use smaller batches",

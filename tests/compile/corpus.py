@@ -3,6 +3,7 @@
     RADV_FORCE_FAMILY=gfx1100 VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/radeon_icd.x86_64.json \\
         python -m tests.compile.corpus strict address
 
+`--least=1000` adds random graphs until so many kernels were emitted.
 With `--json` after the two, one JSON object: device, statistics by kernel, the kernels that the device cannot have, with why, and
 the schedules of emitted kernels.
 """
@@ -13,6 +14,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from oa._kernel.pack import Kernel, default
 from oa._lower.passes import lower
 from oa._vk import open_instance
 from tests.null.lower_rig import Recorder, graph_of
+from tests.null.random_graphs import random_graph
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -128,11 +131,22 @@ CORPUS: dict[str, Callable[[], Graph]] = {
 }
 
 
-def emitted(profile: Any) -> Iterator[tuple[str, Kernel]]:
-    """The kernels of the corpus for a device, each once, under a name that says where it first occurs."""
-    seen: set[str] = set()
+def graphs() -> Iterator[tuple[str, Graph]]:
+    """The corpus, then random graphs without end."""
     for name, graph in CORPUS.items():
-        for number, dispatch in enumerate(lower(graph(), profile).plan.dispatches()):
+        yield name, graph()
+    for seed in count():
+        yield f"random {seed}", graph_of(random_graph(seed))
+
+
+def emitted(profile: Any, least: int = 0) -> Iterator[tuple[str, Kernel]]:
+    """The kernels of the corpus for a device, each once, under a name that says where it first occurs, and of so many random
+    graphs that there are at least `least`."""
+    seen: set[str] = set()
+    for name, graph in graphs():
+        if name.startswith("random") and len(seen) >= least:
+            return
+        for number, dispatch in enumerate(lower(graph, profile).plan.dispatches()):
             kernel = dispatch.kernel
             if kernel.name not in default().names() and kernel.digest not in seen:
                 seen.add(kernel.digest)
@@ -153,7 +167,7 @@ def static(profile: Any) -> Iterator[tuple[str, Kernel, str]]:
         yield name, kernel, why
 
 
-def build(profile_name: str, addressing: str) -> dict[str, Any]:
+def build(profile_name: str, addressing: str, least: int = 0) -> dict[str, Any]:
     """Compile everything for the first device there is."""
     instance = open_instance(api=(1, 2) if profile_name == "compat" else (1, 3))
     adapter = instance.adapters()[0]
@@ -178,7 +192,7 @@ def build(profile_name: str, addressing: str) -> dict[str, Any]:
             refused[name] = why
         else:
             compile_one(name, kernel)
-    for name, kernel in emitted(profile):
+    for name, kernel in emitted(profile, least):
         compile_one(name, kernel)
     device.close()
     instance.close()
@@ -193,7 +207,8 @@ def build(profile_name: str, addressing: str) -> dict[str, Any]:
 
 def main(profile: str, addressing: str, *options: str) -> None:
     """Print the statistics as a table, the kernels with most registers first, or as JSON."""
-    found = build(profile, addressing)
+    least = next((int(o.partition("=")[2]) for o in options if o.startswith("--least=")), 0)
+    found = build(profile, addressing, least)
     if "--json" in options:
         print(json.dumps(found))
         return

@@ -22,10 +22,18 @@ ADDRESS, DESCRIPTOR = ("strict", "address"), ("compat", "descriptor")
 pytestmark = pytest.mark.skipif(not RADV, reason="Mesa's RADV is not installed")
 
 
-def built(family: str, profile: str, addressing: str) -> dict[str, Any]:
+def built(family: str, profile: str, addressing: str, least: int = 0) -> dict[str, Any]:
     env = {**os.environ, "RADV_FORCE_FAMILY": family, "VK_ICD_FILENAMES": RADV[0], "OA_VALIDATE": "0"}
     env.pop("VK_DRIVER_FILES", None)
-    command = [sys.executable, "-m", "tests.compile.corpus", profile, addressing, "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.compile.corpus",
+        profile,
+        addressing,
+        f"--least={least}",
+        "--json",
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout)
@@ -55,6 +63,14 @@ OTHERS = [(family, DESCRIPTOR if k % 2 else ADDRESS) for k, family in enumerate(
 @pytest.mark.parametrize(("family", "how"), CASES)
 def test_kernels_build_without_spills(family: str, how: tuple[str, str]) -> None:
     expect_registers_to_suffice(built(family, *how), how[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_thousand_emitted_kernels_build_without_spills(family: str) -> None:
+    found = built(family, *CASES[FAMILIES.index(family)][1], least=1000)
+    expect_registers_to_suffice(found, CASES[FAMILIES.index(family)][1][1])
+    assert len(set(found["kernels"]) - set(default().names())) >= 1000
 
 
 @pytest.mark.slow
