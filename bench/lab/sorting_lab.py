@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,8 @@ def tried() -> tuple[list[Row | Radix], list[scans.Scan]]:
     return [*radix, *rows], [scans.tiles(k, *shape, "try_") for shape in _ITEMS for k in ("f32", "u32")]
 
 
-def build(path: Path) -> None:
-    """Compile the experimental variants into a pack of their own."""
+def build(path: Path, addressing: str) -> None:
+    """Compile the experimental variants into a pack of their own, for one addressing."""
     from tools.kernels import compile_recipe
 
     orders, sums = tried()
@@ -77,7 +78,8 @@ def build(path: Path) -> None:
         found = (order.recipe,) if isinstance(order, Row) else variants.radix_recipes(order)
         recipes |= {recipe.name: recipe for recipe in found}
     recipes |= {recipe.name: recipe for scan in sums for recipe in scan.stages}
-    made = [compile_recipe(r, a) for r in recipes.values() for a in ("address", "descriptor")]
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda recipe: compile_recipe(recipe, addressing), recipes.values()))
     path.write_bytes(encode(made))
     print(f"{path}: {len(made)} kernels")
 
@@ -249,7 +251,7 @@ def main() -> int:
     parser.add_argument("--pack", type=Path, help="a file that --build wrote")
     options = parser.parse_args()
     if options.build:
-        build(options.build)
+        build(options.build, options.addressing or "address")
         return 0
     packs = [family.default(), *([Pack(options.pack)] if options.pack else [])]
     rows: list[dict[str, Any]] = []

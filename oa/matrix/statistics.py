@@ -16,13 +16,13 @@ from oa.matrix.indexing import take
 from oa.matrix.interop import asarray
 from oa.matrix.reduce import max, min, sum
 from oa.matrix.search import lower_bound, sort_key
-from oa.matrix.shape import concat, expand_dims, permute_dims, reshape, slice, stack
+from oa.matrix.shape import expand_dims, permute_dims, reshape, slice, stack
 from oa.matrix.sorting import order_of, sort
 from oa.matrix.value import Matrix
 
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
-#: Bins counted at once, each by a pass over all elements; bins from which on sorting the elements is less work.
-_BINS, _MANY_BINS = 256, 1024
+#: Bins up to which each element is compared with all of them; for more the elements are sorted by bin.
+_BINS = 256
 
 
 def quantile(
@@ -127,17 +127,14 @@ def histogram(
 
 def _counts(place: Matrix, count: int) -> Matrix:
     """How often each of 0 ... count - 1 occurs among rank-1 places, of which others are negative."""
-    if place.size and count > _MANY_BINS:
-        keys = astype(where(place < 0, count, place), uint32)
-        order = order_of(reshape(keys, (1, keys.size)), count.bit_length())
-        ordered = take(keys, reshape(order, (keys.size,)))
-        bounds = lower_bound(ordered, astype(arange(place.engine, count + 1), uint32))
-        return slice(bounds, 0, 1, None) - slice(bounds, 0, 0, -1)
-    found = []
-    for start in builtins.range(0, count, _BINS):
-        here = expand_dims(arange(place.engine, start, builtins.min(start + _BINS, count)), 1)
-        found.append(sum(astype(equal(expand_dims(place, 0), here), int32), axis=1))
-    return found[0] if len(found) == 1 else concat(found)
+    if count <= _BINS or not place.size:
+        here = expand_dims(arange(place.engine, count), 1)
+        return sum(astype(equal(expand_dims(place, 0), here), int32), axis=1)
+    keys = astype(where(place < 0, count, place), uint32)
+    order = order_of(reshape(keys, (1, keys.size)), count.bit_length())
+    ordered = take(keys, reshape(order, (keys.size,)))
+    bounds = lower_bound(ordered, astype(arange(place.engine, count + 1), uint32))
+    return slice(bounds, 0, 1, None) - slice(bounds, 0, 0, -1)
 
 
 def _edges(values: Matrix, bins: Any, range: tuple[float, float] | None) -> Matrix:
