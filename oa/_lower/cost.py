@@ -50,7 +50,7 @@ def _visits(lowered: Lowered) -> tuple[int, int]:
     first, second = (w if isinstance(w, int) else 0 for w in lowered.words[:2])
     if lowered.nest.schedule.kind == "epilogue":
         return lowered.items, lowered.items
-    if lowered.nest.schedule.kind == "flat":
+    if lowered.nest.schedule.kind in ("flat", "tile"):
         return second, second
     if not lowered.nest.schedule.chunked:
         return first * second, first
@@ -79,7 +79,7 @@ def _reached(lowered: Lowered, address: Address, visits: int) -> int:
 
 def _per_row(nest: Nest) -> list[bool]:
     """For each instruction whether a row computes it once: from reductions, numbers and loads that stay along the row."""
-    if nest.schedule.kind in ("flat", "epilogue"):
+    if nest.schedule.kind in ("flat", "tile", "epilogue"):
         return [False] * len(nest.code)
     found: list[bool] = []
     for instr in nest.code:

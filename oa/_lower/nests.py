@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oa._kernel.emit import nest_tile
 from oa._kernel.emit.nest import Address, Instr, Nest, NestBuffer, Schedule, Store
 from oa._kernel.emit.nest import Atom as NestAtom
 from oa._lower.base import Ref
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Word = int | ScalarWord
 _MASK = 0xFFFFFFFF
 _MAP_LOCAL = {"cpu": 64, "gpu": 256}
+#: Elements from which a tile pays, and scalar operations up to which sixteen times of them make a kernel.
+_SMALLEST_TILED, _LONGEST_TILED = 1 << 14, 64
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Linear:
         self.wide = 0  #: words of one wide access, 0 where there are none
         self.vec = 4  #: neighbours that an invocation takes together
         self.flat = -1  #: the dimension that counts all elements, where there is one
+        self.across = -1  #: the dimension of a tile's other side, where there is one
         self.code: list[Instr] = []
         self.place: dict[Scalar, int] = {}
         self.buffers: dict[tuple[Ref, bool, int], int] = {}
@@ -109,9 +113,10 @@ class Linear:
         if node.op == "load":
             at: At = node.attr
             size = node.dtype.itemsize
-            vector = size <= 4 and self.is_vector(at.ix) and (size == 4 or self.vec == 4)
+            across = self.across >= 0 and size == 4 and self.is_vector(at.ix, self.across)
+            vector = across or (size <= 4 and self.is_vector(at.ix) and (size == 4 or self.vec == 4))
             buffer = self.buffer(at.ref, False, self.width(node.dtype, vector))
-            return Instr("load", name, (), None, buffer, self.address(at.ix), vector)
+            return Instr("load", name, (), None, buffer, self.address(at.ix), vector, across)
         if node.op == "index":
             return Instr("index", name, (), None, -1, self.address(node.attr))
         if node.op == "produced":
@@ -145,15 +150,16 @@ class Linear:
         kind = "div" if isinstance(atom, Quotient) else "mod"
         return (kind, self._address(atom.value), self.words.add(atom.divisor))
 
-    def is_vector(self, ix: Ix) -> bool:
-        """Whether `vec` neighbours along the innermost dimension are neighbours in memory, at a multiple of `vec`."""
+    def is_vector(self, ix: Ix, along: int | None = None) -> bool:
+        """Whether `vec` neighbours along a dimension, the innermost one, are neighbours in memory, at a multiple of `vec`."""
         if not self.wide or ix.const % self.vec or not (self.exact or self.inner_dim == 0):
             return False
+        dimension = self.inner_dim if along is None else along
         inner = False
         for atom, factor in rename(ix, self.mapping, {}).terms:
             if not isinstance(atom, Dim):
                 return False
-            if atom.axis in (self.inner_dim, self.flat):
+            if atom.axis in (dimension, self.flat):
                 inner = factor == 1
             elif factor % self.vec:
                 return False
@@ -203,9 +209,40 @@ def map_nest(
     linear.aliased = aliased
     # A software device reads memory lane by lane, two words at the price of one.
     linear.wide = 2 if profile.tuning == "cpu" and "int64" in profile.features else 4
-    stores = _stores(linear, results, sizes, whole or exact)
-    schedule = Schedule("flat", _MAP_LOCAL[profile.tuning])
-    return finished(linear, stores, len(sizes), 0, extents, inner, exact, schedule, quads, schedule.local)
+    local = _MAP_LOCAL[profile.tuning]
+    if profile.tuning != "cpu" and not aliased:
+        linear.across = _across(linear, results, sizes)
+    if linear.across < 0:
+        stores, schedule, items = (
+            _stores(linear, results, sizes, whole or exact),
+            Schedule("flat", local),
+            quads,
+        )
+    else:
+        sides = {linear.across: nest_tile.ACROSS, len(sizes) - 1: nest_tile.ALONG}
+        runs = [words.add(size // sides.get(k, 1)) for k, size in enumerate(sizes)]
+        inner, items = runs[0], count // nest_tile.SIDE**2
+        words.values[0] = items
+        stores, schedule = (
+            _stores(linear, results, sizes, True),
+            Schedule("tile", local, across=linear.across),
+        )
+    return finished(linear, stores, len(sizes), 0, extents, inner, exact, schedule, items, local)
+
+
+def _across(linear: Linear, results: list[Result], sizes: list[int]) -> int:
+    """The dimension along which an operand is contiguous while the results are so along another; -1 where no tile fits."""
+    nodes = sc.topological([r.value for r in results])
+    if (
+        math.prod(sizes) < _SMALLEST_TILED
+        or sizes[-1] % nest_tile.ALONG
+        or len(nodes) > _LONGEST_TILED
+        or not all(r.value.dtype.itemsize == 4 and linear.is_vector(r.ix) for r in results)
+    ):
+        return -1
+    sides = [k for k, size in enumerate(sizes[:-1]) if size % nest_tile.ACROSS == 0]
+    loads = [n.attr.ix for n in nodes if n.op == "load" and n.dtype.itemsize == 4]
+    return next((k for ix in loads for k in sides if linear.is_vector(ix, k)), -1)
 
 
 def _stores(linear: Linear, results: list[Result], sizes: list[int], vectors: bool) -> list[Store]:
@@ -214,9 +251,10 @@ def _stores(linear: Linear, results: list[Result], sizes: list[int], vectors: bo
         value = linear.add(r.value)
         dtype = r.value.dtype
         small = dtype.itemsize < 4
-        vector = vectors and dtype.itemsize <= 4 and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
+        flat = linear.across < 0 and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
+        vector = linear.across >= 0 or (vectors and dtype.itemsize <= 4 and flat)
         buffer = linear.buffer(r.ref, True, linear.width(dtype, vector))
-        address = Address(None, ()) if vector or small else linear.address(r.ix)
+        address = Address(None, ()) if flat and vector or small else linear.address(r.ix)
         stores.append(Store(buffer, r.value.dtype.name, value, address, False, vector))
     return stores
 

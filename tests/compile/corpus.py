@@ -56,6 +56,7 @@ def maps(e: Recorder) -> list[Any]:
         m.take(y, e.input(77, dtype="int32"), axis=0),
         m.normal(e, (40, 50)) + m.uniform(e, (50,)),
         m.reshape(y, (5, 429)).T + 1.0,
+        m.gelu(m.transpose(e.input(128, 256))) + e.input(256, 128),
     ]
 
 

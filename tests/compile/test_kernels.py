@@ -51,7 +51,9 @@ def expect_registers_to_suffice(found: dict[str, Any], addressing: str) -> None:
     # Those for software devices, and those for whom this one has no subgroups.
     small, other = "subgroups of 8,", "subgroups of 32, the device has 64 to 64"
     assert all(small in why or other in why for why in found["refused"].values())
-    assert found["schedules"] == ["epilogue", "flat", "group", "group partial", "serial", "serial partial"]
+    assert found["schedules"] == [
+        "epilogue", "flat", "group", "group partial", "serial", "serial partial", "tile",
+    ]  # fmt: skip
     for part in ("maps", "rows", "epilogues", "demo"):
         assert sum(name.startswith(part) for name in found["kernels"]) >= 10, part
 

@@ -64,6 +64,28 @@ def test_products(tuned: Any, sizes: tuple[int, int, int]) -> None:
     assert agrees(got, oracle.matmul(a, b), 0.5, oracle.matmul_bound(a, b)).all()
 
 
+#: (shape, axes in the order of the result): whether a tile turns it over depends on extents and on where memory runs.
+TURNED = [
+    ((256, 512), (1, 0)), ((16, 1024), (1, 0)), ((1024, 32), (1, 0)), ((1000, 24), (1, 0)), ((3, 128, 64), (0, 2, 1)),
+    ((8, 64, 4, 32), (0, 2, 3, 1)), ((8, 64, 4, 32), (3, 2, 1, 0)), ((2, 48, 3, 160), (3, 0, 2, 1)), ((131, 257), (1, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "float16"])
+@pytest.mark.parametrize(("shape", "axes"), TURNED)
+def test_turned_operands(tuned: Any, shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> None:
+    """Alone, beside an operand that is not turned, from a slice, and with two results of one kernel."""
+    x = seeded(str(shape), dtype).integers(0, 100, shape).astype(dtype)
+    turned = np.ascontiguousarray(x.transpose(axes))
+    held, other = m.from_numpy(tuned, x), m.from_numpy(tuned, turned[::-1].copy())
+    assert np.array_equal(m.permute_dims(held, axes).copy().to_numpy(), turned)
+    total, less = m.permute_dims(held, axes) + other, m.permute_dims(held, axes) * 2 - other
+    assert np.array_equal(total.to_numpy(), turned + turned[::-1])
+    assert np.array_equal(less.to_numpy(), turned * np.asarray(2, dtype) - turned[::-1])
+    sliced = held[(slice(None),) * (len(shape) - 1) + (slice(0, None, 2),)]
+    assert np.array_equal(m.permute_dims(sliced, axes).copy().to_numpy(), x[..., ::2].transpose(axes))
+
+
 @pytest.mark.parametrize("block", [pytest.param(k, marks=pytest.mark.slow if k else ()) for k in range(20)])
 def test_random_programs(tuned: Any, block: int) -> None:
     for seed in range(block * 10 + 7000, block * 10 + 7010):

@@ -25,7 +25,7 @@ class Instr:
     """One scalar operation. `args` are positions of earlier ones.
 
     op: produced (what the kernel around an epilogue computes),
-    load (`address` in `buffer`, `vector`: four neighbours at once), index (`address` as a number), const (`attr`: bits),
+    load (`address` in `buffer`, `vector`: four neighbours at once, `across`: along the other side of a tile), index (`address` as a number), const (`attr`: bits),
     param (`attr`: word), reduce (`attr`: its name), or an operation of the scalar table.
     """
 
@@ -36,6 +36,7 @@ class Instr:
     buffer: int = -1
     address: Address | None = None
     vector: bool = False
+    across: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Schedule:
     """How iterations meet invocations.
 
     flat     an invocation owns four neighbouring elements
+    tile     an invocation owns four by four elements, along the innermost dimension and along dimension `across`
     serial   an invocation owns a row
     group    `lanes` invocations share a row and combine through workgroup memory
     epilogue in the hook of a compiled kernel, which gives it `vec` neighbours along the column; see `nest_epilogue`
@@ -83,6 +85,7 @@ class Schedule:
     vec: int = 1
     slots: int = 0
     whole: bool = False
+    across: int = -1
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Nest:
 
     Words 0 and 1 are always the number of work items (quads of elements, or rows) and the number of elements (or the
     reduced length); chunked nests have words 2 to 4, chunks, chunk length and rows. `exact` says that the innermost extent is a
-    multiple of 4 and then `inner` is the word with a quarter of it.
+    multiple of 4 and then `inner` is the word with a quarter of it; of a tile, the first of the words that count runs.
     """
 
     kept: int
