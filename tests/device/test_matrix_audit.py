@@ -15,7 +15,7 @@ from oa import matrix as m
 from oa._lower import alike
 from oa._lower.pull import Pull
 from oa._schema import scalar as sc
-from tests.fuzz.programs import Generator
+from tests.fuzz.wide import grown
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def here(function: Any, offset: int) -> str:
 
 def test_right_plans_pass(checked: Any) -> None:
     for seed in range(4):
-        program = Generator(seed, smooth=True).grow(8)
+        program = grown(seed, True, 8)
         values = program.run([m.from_numpy(checked, x) for x in program.inputs])
         for k in program.wanted:
             values[k].to_numpy()

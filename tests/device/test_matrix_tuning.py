@@ -13,7 +13,7 @@ import oa
 from oa import matrix as m
 from tests.conftest import CONFIGURATIONS
 from tests.device.test_matrix_reduce import CASES, SHAPES, axis_fits, numbers, seeded, verify
-from tests.fuzz.programs import Generator
+from tests.fuzz.wide import grown
 from tests.oracle import matrix as oracle
 from tests.oracle.compare import agrees
 from tests.oracle.inputs import gentle
@@ -89,7 +89,7 @@ def test_turned_operands(tuned: Any, shape: tuple[int, ...], axes: tuple[int, ..
 @pytest.mark.parametrize("block", [pytest.param(k, marks=pytest.mark.slow if k else ()) for k in range(20)])
 def test_random_programs(tuned: Any, block: int) -> None:
     for seed in range(block * 10 + 7000, block * 10 + 7010):
-        program = Generator(seed).grow(1 + seed % 12)
+        program = grown(seed, False, 1 + seed % 12)
         values = program.run([m.from_numpy(tuned, x) for x in program.inputs])
         for k in program.wanted:
             assert np.array_equal(values[k].to_numpy(), program.answers[k]), (

