@@ -220,8 +220,8 @@ def map_nest(
         )
     else:
         sides = {linear.across: nest_tile.ACROSS, len(sizes) - 1: nest_tile.ALONG}
-        runs = [words.add(size // sides.get(k, 1)) for k, size in enumerate(sizes)]
-        inner, items = runs[0], count // nest_tile.SIDE**2
+        counts = [words.add(size // sides.get(k, 1)) for k, size in enumerate(sizes)]
+        inner, items = counts[0], count // nest_tile.SIDE**2
         words.values[0] = items
         stores, schedule = (
             _stores(linear, results, sizes, True),
@@ -254,7 +254,7 @@ def _stores(linear: Linear, results: list[Result], sizes: list[int], vectors: bo
         flat = linear.across < 0 and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
         vector = linear.across >= 0 or (vectors and dtype.itemsize <= 4 and flat)
         buffer = linear.buffer(r.ref, True, linear.width(dtype, vector))
-        address = Address(None, ()) if flat and vector or small else linear.address(r.ix)
+        address = Address(None, ()) if (flat and vector) or small else linear.address(r.ix)
         stores.append(Store(buffer, r.value.dtype.name, value, address, False, vector))
     return stores
 

@@ -25,7 +25,8 @@ class Instr:
     """One scalar operation. `args` are positions of earlier ones.
 
     op: produced (what the kernel around an epilogue computes),
-    load (`address` in `buffer`, `vector`: four neighbours at once, `across`: along the other side of a tile), index (`address` as a number), const (`attr`: bits),
+    load (`address` in `buffer`, `vector`: four neighbours at once, `across`: along the other side of a tile),
+    index (`address` as a number), const (`attr`: bits),
     param (`attr`: word), reduce (`attr`: its name), or an operation of the scalar table.
     """
 
