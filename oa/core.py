@@ -13,6 +13,7 @@ from oa._schema.dtype import (
 )
 from oa.config import CONFIG
 from oa.engine import ON_OPEN, Engine
+from oa.family import PlanFamily
 from oa.matrix.value import Matrix
 from oa.plan import CapturedPlan
 from oa.selftest import require
@@ -25,6 +26,7 @@ __all__ = [
     "DType",
     "Engine",
     "Matrix",
+    "PlanFamily",
     "State",
     "bool_",
     "float32",

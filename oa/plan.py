@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from oa._inspect.subject import Subject
 
 
-def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> CapturedPlan:
-    """Record `function(*args)`; see `Engine.capture`."""
+def capture(
+    engine: Any, function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any] | None = None
+) -> CapturedPlan:
+    """Record `function(*args, **named)`; see `Engine.capture`."""
     engine._check()
     if engine._capture is not None:
         raise CaptureError("engine.capture inside a capture: captures do not nest; call the function instead")
@@ -39,7 +41,7 @@ def capture(engine: Any, function: Callable[..., Any], args: tuple[Any, ...]) ->
     found = Capture(engine)
     outer, engine._batch, engine._capture = engine._batch, found.batch, found
     try:
-        result = function(*args)
+        result = function(*args, **(named or {}))
         if found.failure is not None:
             raise found.failure
         return CapturedPlan(engine, found, result)
@@ -240,12 +242,16 @@ class CapturedPlan(Inspectable):
             raise ArgumentError(
                 "plan.bind: the value shares storage with an output of the plan; bind value.copy()"
             )
-        if have.layout != place.layout:
-            if place.layout != contiguous(want.shape):
-                raise ArgumentError(
-                    "plan.bind: the input was captured as a view and the value lies otherwise in memory;"
-                    " capture the function on x.copy(), whose place any value can take"
-                )
+        if have.layout != place.layout and place.layout != contiguous(want.shape):
+            raise ArgumentError(
+                "plan.bind: the input was captured as a view and the value lies otherwise in memory;"
+                " capture the function on x.copy(), whose place any value can take"
+            )
+        self._put(place, value)
+
+    def _put(self, place: Slot, value: Typed) -> None:
+        """Bind a value that fits and is stored, as a copy where it lies otherwise in memory."""
+        if value._value.layout != place.layout:
             value = _copied(self.engine, value)
             self.engine.flush()
         place.bound, place.value = value, value._value

@@ -369,6 +369,7 @@ def core_calls(v: Values, folder: Path) -> Iterator[Good]:
     plan = e.capture(lambda: v.f + v.row)
     yield Good("engine.capture", e.capture, (lambda: v.f + 1.0,), {})
     yield Good("engine.submit", e.submit, (plan,), {})
+    yield Good("engine.family", e.family, (lambda x: x + 1.0,), {})
     yield Good("Event.wait", e.submit(plan).wait, (9.5,), {})
     yield Good("plan.bind", plan.bind, (v.row, m.ones(e, (3,))), {})
     roof = oa.Roofline(bytes=1e9, operations=1e9)
