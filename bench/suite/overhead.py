@@ -90,6 +90,7 @@ def child(device: str, quick: bool) -> None:
             replay(engine, rounds),
             *submit(engine, rounds),
             *lowering(engine, max(3, rounds // 3)),
+            *sizes(engine, max(3, rounds // 3)),
         ]
         result = {
             "device": describe(engine),
@@ -308,6 +309,36 @@ def lowering(engine: Any, rounds: int) -> list[Row]:
     return [
         Row("flush of a new graph of 1,000 nodes, kernels known", "ms", {"oa": spread(new)}),
         Row("flush of the same graph again", "ms", {"oa": spread(again)}),
+    ]
+
+
+def sizes(engine: Any, rounds: int) -> list[Row]:
+    """A Transformer block over batches of sizes that its family has not seen, and of one that it has."""
+    from oa import matrix, ml
+
+    block = ml.TransformerBlock(engine, 32, 4)
+    family = engine.family(lambda x: matrix.mean(matrix.square(block(x))))
+
+    def call_ms(batch: int) -> float:
+        x = matrix.uniform(engine, (batch, 16, 32), seed=1)
+        engine.wait()
+        seconds = host_seconds(lambda: family(x))
+        engine.wait()
+        return seconds * 1e3
+
+    call_ms(8)  # makes the kernels
+    made = engine.diagnostics["pipelines"]
+    new = [call_ms(9 + number) for number in range(rounds)]
+    made = engine.diagnostics["pipelines"] - made
+    again = [call_ms(8) * 1e3 for _ in range(rounds)]
+    nodes = len(family.plans[-1]._graph.nodes)
+    return [
+        Row(
+            f"first run of a family of {nodes} operations at a new size, {made} pipelines made",
+            "ms",
+            {"oa": spread(new)},
+        ),
+        Row("call of that family at a known size", "us", {"oa": spread(again)}),
     ]
 
 

@@ -57,6 +57,9 @@ class BaseGraph:
     nodes: list[BaseNode] = field(default_factory=list)
     roots: list[Ref] = field(default_factory=list)
     _known: dict[Any, Ref] = field(default_factory=dict)
+    #: What `route.view_source` and `route.address` found of whole values; nodes are added and never changed.
+    behind: dict[Ref, Any] = field(default_factory=dict)
+    addresses: dict[Ref, Any] = field(default_factory=dict)
 
     def spec(self, ref: Ref) -> Spec:
         """Spec of a node or an input."""

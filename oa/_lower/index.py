@@ -251,6 +251,9 @@ def _reshape(view: Reshape, coords: Coords, extents: Shape) -> Coords:
                 size_out, i = size_out * shape[i], i + 1
             else:
                 size_in, j = size_in * source[j], j + 1
+        if i - first_i == 1 == j - first_j:
+            out.append(coords[first_i] if size_in != 1 else ZERO)
+            continue
         flat = _flatten(coords[first_i:i], shape[first_i:i])
         out.extend(_unflatten(flat, source[first_j:j], extents))
     return tuple(out)

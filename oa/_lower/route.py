@@ -41,6 +41,12 @@ def view_source(
     base: BaseGraph, ref: Ref, coords: Coords | None = None, space: Shape | None = None
 ) -> tuple[Ref, Coords]:
     """The value behind a chain of views, and coordinates in it for the view's own coordinates or for those given in `space`."""
+    if coords is None and space is None:
+        found: tuple[Ref, Coords] | None = base.behind.get(ref)
+        if found is None:
+            shape = base.spec(ref).shape
+            found = base.behind[ref] = view_source(base, ref, dims(shape), shape)
+        return found
     shape = base.spec(ref).shape if space is None else space
     at = dims(shape) if coords is None else coords
     while ref >= 0 and base.nodes[ref].kind == "view":
@@ -53,6 +59,13 @@ def view_source(
 
 def address(base: BaseGraph, ref: Ref) -> tuple[Ref, Ix]:
     """The stored value behind a view, and the element of its storage for each element of the view."""
+    found: tuple[Ref, Ix] | None = base.addresses.get(ref)
+    if found is None:
+        found = base.addresses[ref] = _address(base, ref)
+    return found
+
+
+def _address(base: BaseGraph, ref: Ref) -> tuple[Ref, Ix]:
     source, coords = view_source(base, ref)
     if source < 0:
         layout = base.inputs[-source - 1].layout
