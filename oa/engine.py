@@ -52,7 +52,7 @@ from oa.errors import (
     WrongThread,
 )
 from oa.evidence import Evidence, limit_of, whole
-from oa.family import PlanFamily
+from oa.family import Specialising
 from oa.opening import numeric_of, opened
 from oa.plan import CapturedPlan, capture
 from oa.programs import Programs
@@ -75,7 +75,7 @@ _DEFAULT = threading.local()
 _NOTICED: set[str] = set()
 
 
-class Engine(Capable, Evidence):
+class Engine(Capable, Evidence, Specialising):
     """Owns one Vulkan device. Operations on its values are recorded at once and run when a value is read or `flush` is called.
 
     A `with` block closes it at its end; inside, it is what operations without an engine argument run on.
@@ -535,26 +535,6 @@ class Engine(Capable, Evidence):
         if not callable(function):
             raise ArgumentError(f"engine.capture: got {function!r}; wanted a function and its arguments")
         return capture(self, function, args)
-
-    def family(self, function: Callable[..., Any]) -> PlanFamily:
-        """A callable that captures `function` once for each shape and dtype of its arguments, and replays it after that.
-
-        A batch of another size compiles once; its kernels are mostly those of the first. See `oa.family.PlanFamily`.
-
-        Raises:
-            ArgumentError: `function` cannot be called.
-
-        Example:
-            >>> scaled = engine.family(lambda x: oa.matrix.softmax(x * 2.0))
-            >>> [scaled(oa.matrix.ones(engine, (n, 2))).shape for n in (3, 5, 3)]
-            [(3, 2), (5, 2), (3, 2)]
-            >>> len(scaled.plans)
-            2
-        """
-        self._check()
-        if not callable(function):
-            raise ArgumentError(f"engine.family: got {function!r}; wanted a function")
-        return PlanFamily(self, function)
 
     def submit(self, plan: Any) -> Event:
         """Run a captured plan once more with what is bound now; returns at once with an Event."""

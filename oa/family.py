@@ -134,6 +134,29 @@ class PlanFamily:
         return f"<PlanFamily {name}: {len(self._members)} plans>"
 
 
+class Specialising:
+    """What an engine makes of a function whose arguments come in several shapes."""
+
+    def family(self, function: Callable[..., Any]) -> PlanFamily:
+        """A callable that captures `function` once for each shape and dtype of its arguments, and replays it after that.
+
+        A batch of another size compiles once; its kernels are mostly those of the first. See `oa.family.PlanFamily`.
+
+        Raises:
+            ArgumentError: `function` cannot be called.
+
+        Example:
+            >>> scaled = engine.family(lambda x: oa.matrix.softmax(x * 2.0))
+            >>> [scaled(oa.matrix.ones(engine, (n, 2))).shape for n in (3, 5, 3)]
+            [(3, 2), (5, 2), (3, 2)]
+            >>> len(scaled.plans)
+            2
+        """
+        if not callable(function):
+            raise ArgumentError(f"engine.family: got {function!r}; wanted a function")
+        return PlanFamily(self, function)
+
+
 def _replaced(given: Any, places: Any) -> Any:
     """`given` with the next of `places` for each value."""
     if isinstance(given, Typed):
