@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from oa._kernel.pack import Kernel
+from oa._kernel.launch import Launch
 from oa._kernel.scanning import family as scanning
 from oa._kernel.sorting import family as sorting
 from oa._lower.base import BaseGraph, BaseNode, Ref
@@ -19,21 +19,6 @@ from oa._lower.route import view_source
 
 if TYPE_CHECKING:
     from oa._device import Profile
-
-
-class Launch(Protocol):
-    """What a family plans: one dispatch over named operands."""
-
-    @property
-    def kernel(self) -> Kernel: ...
-    @property
-    def groups(self) -> tuple[int, int, int]: ...
-    @property
-    def operands(self) -> tuple[str, ...]: ...
-    @property
-    def access(self) -> tuple[str, ...]: ...
-    @property
-    def words(self) -> tuple[int, ...]: ...
 
 
 #: What a node becomes: dispatches, bytes of scratch by name, and how its operand and its result are called there.

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oa._device import Profile
-from oa._kernel.pack import Kernel, Pack, default
+from oa._kernel.launch import Launch, grid
+from oa._kernel.pack import Pack, default
 from oa._kernel.scanning.variants import DTYPES, RECIPES, SERIAL, TEXELS, TILES, Scan
 from oa.errors import Unsupported
 
@@ -32,17 +33,6 @@ class Problem:
     extent: int
     after: int
     dtype: str
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One dispatch: `operands` name the kernel's buffers in binding order, `access` has "r", "w" or "rw" for each."""
-
-    kernel: Kernel
-    groups: tuple[int, int, int]
-    operands: tuple[str, ...]
-    access: tuple[str, ...]
-    words: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -96,9 +86,9 @@ def dispatches(problem: Problem, choice: Choice, profile: Profile, pack: Pack) -
 
     def launch(stage: int, work: int, operands: tuple[str, ...], access: tuple[str, ...]) -> Launch:
         groups = -(-work // one)
-        grid = _grid(groups, profile)
+        extent = grid(groups, profile, "scanning")
         kernel = pack.kernel(scan.stages[stage].name, profile.addressing)
-        return Launch(kernel, grid, operands, access, (groups, grid[0], *numbers))
+        return Launch(kernel, extent, operands, access, (groups, extent[0], *numbers))
 
     if choice.chunks == 1:
         return [launch(2, parts, ("x", "x", "y"), ("r", "r", "w"))], 0
@@ -107,14 +97,3 @@ def dispatches(problem: Problem, choice: Choice, profile: Profile, pack: Pack) -
         launch(1, lines, ("sums",), ("rw",)),
         launch(2, parts, ("x", "sums", "y"), ("r", "r", "w")),
     ], parts * scan.sum_bytes
-
-
-def _grid(groups: int, profile: Profile) -> tuple[int, int, int]:
-    """`groups` workgroups along x, then y: at least that many, as few more as the limits allow."""
-    x_max, y_max, _ = profile.limits.max_groups
-    y = -(-groups // x_max)
-    if y > y_max or groups >= 1 << 32:
-        raise Unsupported(
-            f"scanning: {groups} workgroups, the device dispatches at most {x_max} x {y_max}: add up in parts"
-        )
-    return (-(-groups // y), y, 1)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oa._device import Profile
-from oa._kernel.pack import Kernel, Pack, Recipe, default
+from oa._kernel.launch import Launch, grid
+from oa._kernel.pack import Pack, Recipe, default
 from oa._kernel.sorting.variants import (
     ALONE,
     COUNTED,
@@ -57,17 +58,6 @@ class Problem:
     n: int
     bits: int
     words: int = 1
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One dispatch: `operands` name the kernel's buffers in binding order, `access` has "r", "w" or "rw" for each."""
-
-    kernel: Kernel
-    groups: tuple[int, int, int]
-    operands: tuple[str, ...]
-    access: tuple[str, ...]
-    words: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -136,26 +126,15 @@ def dispatches(
 def invert(rows: int, n: int, profile: Profile) -> list[Launch]:
     """Operands "order", a permutation in each row, and "result", its inverse."""
     numbers = (rows, n, 0, 0, 0, 0, 0)
-    grid = -(-rows * n // 64)
-    return [_launch(INVERT, grid, ("order", "result"), ("r", "w"), numbers, profile, default())]
+    groups = -(-rows * n // 64)
+    return [_launch(INVERT, groups, ("order", "result"), ("r", "w"), numbers, profile, default())]
 
 
 def positions(n: int, size: int, fill: int, profile: Profile) -> list[Launch]:
     """Operands "counts" (n), inclusive, and "result" (size): the positions at which they grow, then `fill`."""
     numbers = (1, n, 0, size, fill, 0, 0)
-    grid = -(-max(n, size) // 64)
-    return [_launch(POSITIONS, grid, ("counts", "result"), ("r", "w"), numbers, profile, default())]
-
-
-def _grid(groups: int, profile: Profile) -> tuple[int, int, int]:
-    """`groups` workgroups along x, then y: at least that many, as few more as the limits allow."""
-    x_max, y_max, _ = profile.limits.max_groups
-    y = -(-groups // x_max)
-    if y > y_max or groups >= 1 << 32:
-        raise Unsupported(
-            f"sorting: {groups} workgroups, the device dispatches at most {x_max} x {y_max}: sort in parts"
-        )
-    return (-(-groups // y), y, 1)
+    groups = -(-max(n, size) // 64)
+    return [_launch(POSITIONS, groups, ("counts", "result"), ("r", "w"), numbers, profile, default())]
 
 
 def _launch(
@@ -167,9 +146,9 @@ def _launch(
     profile: Profile,
     pack: Pack,
 ) -> Launch:
-    grid = _grid(groups, profile)
-    words = tuple(word & 0xFFFFFFFF for word in (groups, grid[0], *numbers))
-    return Launch(pack.kernel(recipe.name, profile.addressing), grid, operands, access, words)
+    extent = grid(groups, profile, "sorting")
+    words = tuple(word & 0xFFFFFFFF for word in (groups, extent[0], *numbers))
+    return Launch(pack.kernel(recipe.name, profile.addressing), extent, operands, access, words)
 
 
 def _rows(problem: Problem, row: Row, profile: Profile, pack: Pack) -> Launch:
