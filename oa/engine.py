@@ -35,7 +35,7 @@ from oa._run.profiler import Profiler, Row
 from oa._run.transfer import Transfer
 from oa._schema import call
 from oa._schema import scalar as sc
-from oa._schema.dtype import uint32
+from oa._schema.dtype import Weak, uint32
 from oa._schema.op import Instance
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
@@ -266,7 +266,7 @@ class Engine(Capable, Evidence, Specialising):
             self.flush()
         return made
 
-    def scalar_value(self, spec: Spec, number: bool | int | float) -> Value:
+    def scalar_value(self, spec: Spec, number: Weak) -> Value:
         """A Python number as an operand: data, not part of any key."""
         value = Value(spec)
         value.number = number

@@ -30,9 +30,13 @@ SECTIONS = ("Shapes", "Dtypes", "Gradient", "Raises")
 
 #: What the first words of a "Dtypes:" section may be, and the dtype kinds that they name.
 KINDS = {
-    "any": "biuf",
-    "numeric": "iuf",
+    "any": "biufc",
+    "any real": "biuf",
+    "numeric": "iufc",
+    "real": "iuf",
     "floating-point": "f",
+    "floating-point and complex": "fc",
+    "complex": "c",
     "floating-point of 32 bits or more": "f",
     "signed and floating-point": "if",
     "integer": "iu",
@@ -229,7 +233,7 @@ def _known(function: Callable[..., Any]) -> dict[str, str]:
     kinds = _NAMES[operation.kinds]
     several = len(operation.operands) > 1
     promoted = "; operands are promoted to their common dtype" if several else ""
-    refusals = [] if operation.kinds == "biuf" else ["DTypeError for other dtypes"]
+    refusals = [] if operation.kinds == "biufc" else ["DTypeError for other dtypes"]
     if several:
         refusals += ["DTypeError where dtypes have no common one", "ShapeError where shapes do not broadcast"]
     refusals.append("ArgumentError for what is neither a Matrix nor a Python number")

@@ -18,6 +18,8 @@ from oa._schema.dtype import (
     DType,
     as_dtype,
     bool_,
+    complex64,
+    complex128,
     float32,
     float64,
     int32,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from oa._device import Profile
 
 #: What to cast to where a device lacks a dtype.
-_CASTS = {int64: int32, uint64: uint32, float64: float32}
+_CASTS = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
 
 
 def missing(profile: Profile) -> dict[DType, str]:
@@ -211,7 +213,7 @@ _GIVEN: dict[str, Any] = {
     "start": 0, "stop": 2, "num": 2, "n_rows": 2, "source": 0, "destination": 0, "values": [1.0], "subscripts": "ij,jk->ik",
     "max_norm": 1.0, "parts": 1, "n": 2, "gamma": 0.5,
 }  # fmt: skip
-_INDICES = frozenset({"indices", "labels", "segments", "targets"})
+_INDICES = frozenset({"indices", "labels", "repeats", "segments", "targets"})
 
 
 def _arguments(

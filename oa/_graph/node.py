@@ -10,6 +10,7 @@ from typing import Any
 from weakref import ref
 
 from oa._graph.views import Layout
+from oa._schema.dtype import Weak
 from oa._schema.op import Instance
 from oa._schema.spec import Spec
 
@@ -37,7 +38,7 @@ class Value:
     serial = 0  #: never reused, unlike an object's id; given by `number_of`
     storage: Any = None
     layout: Layout | None = None
-    number: bool | int | float | None = None
+    number: Weak | None = None
     error: BaseException | None = None
     plan: Any = None
     host: Any = None  #: a copy of the elements that was downloaded already

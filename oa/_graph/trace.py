@@ -11,6 +11,7 @@ from oa._graph.node import Batch, Value
 from oa._graph.views import contiguous
 from oa._schema import call
 from oa._schema import scalar as sc
+from oa._schema.dtype import Weak
 from oa._schema.interning import Recent
 from oa._schema.op import INSTANCES, Inference, Instance, Operation
 from oa._schema.spec import Spec
@@ -45,7 +46,7 @@ class Tracer:
         handles = [facade(self, v) for v in made]
         return handles[0] if len(handles) == 1 else tuple(handles)
 
-    def scalar_value(self, spec: Spec, number: bool | int | float) -> Value:
+    def scalar_value(self, spec: Spec, number: Weak) -> Value:
         """A Python number inside a composite is a constant of its template."""
         pattern = sc.bit_pattern(number, spec.dtype)
         found = self._constants.get((spec.id, pattern))

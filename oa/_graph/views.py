@@ -46,7 +46,14 @@ class Window:
     shape: Shape
 
 
-View = Reshape | Permute | Broadcast | Slice | Window
+@dataclass(frozen=True)
+class Part:
+    """The real (0) or imaginary (1) parts of a complex value from outside. Only lowering makes it, directly on an input."""
+
+    number: int
+
+
+View = Part | Reshape | Permute | Broadcast | Slice | Window
 
 
 @dataclass(frozen=True)

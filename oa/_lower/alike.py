@@ -29,7 +29,7 @@ CAPACITY, DEVICES = 1024, 16
 
 Known = Recent[Any, "Draft"]
 _KNOWN: Recent[Profile, Known] = Recent(DEVICES)
-_KINDS = frozenset({"view", "pointwise", "reduce", "partial", "take", "along", "pad", "concat"})
+_KINDS = frozenset({"view", "pointwise", "reduce", "partial", "take", "along", "pad", "concat", "pair"})
 
 
 @dataclass(frozen=True)

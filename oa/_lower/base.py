@@ -13,6 +13,7 @@ order       (bits,)                         int32 indices that sort each row of 
 inverse     ()                              the inverse of a permutation in each row
 positions   (fill,)                         where inclusive counts grow, by 0 or 1 at a place, as many as there are, then `fill`
 scan        ()                              inclusive sums along the middle one of three axes
+pair        (unique?,)                      a complex value from its real and imaginary parts; only ever a root
 matmul      () or ("nt",)                   matrices in the last two axes, equal batch axes before them; nt: (m, k) by (n, k)
 """
 

@@ -37,7 +37,10 @@ def taken_by_map(results: Sequence[Result], wanted: Mapping[Ref, Ref]) -> dict[R
     """The results of one map that may overwrite what they replace while they read it."""
     loads = [n for n in sc.topological([r.value for r in results]) if n.op == "load"]
     found: dict[Ref, Ref] = {}
+    refs = [r.ref for r in results]
     for result in results:
+        if refs.count(result.ref) > 1:  # the parts of a complex value, stored one after the other
+            continue
         source = wanted.get(result.ref)
         read = [n for n in loads if n.attr.ref == source]
         if source is None or not read or any(n.attr.ix != result.ix for n in read):

@@ -84,18 +84,28 @@ def _place(fusion: Fusion, ref: Ref, readers: Sequence[Ref]) -> Coords | None:
 
 def results(fusion: Fusion, cluster: Cluster) -> list[Result] | None:
     """What the kernel of a product with an epilogue stores, in terms of the product's elements; None if it cannot be."""
-    base, shape, (product, *readers) = fusion.base, cluster.space, cluster.members
+    shape, (product, *readers) = cluster.space, cluster.members
     pull = Pull(fusion, cluster, shape)
     place = _place(fusion, product, readers)
-    found = []
+    found: list[Result] = []
     for ref in fusion.outputs(cluster):
         coords = dims(shape) if ref == product else place
         if coords is None:
             return None
-        own = base.nodes[ref].spec.shape
-        value = pull.value(ref, coords)
-        found.append(Result(ref, value, linear(coords, contiguous_strides(own)), False))
+        found += stored(pull, ref, coords, False)
     return None if pull.astray else found
+
+
+def stored(pull: Pull, ref: Ref, coords: Coords, per_row: bool) -> list[Result]:
+    """What a kernel stores of a node: its element at `coords`, or of a pair both parts, side by side."""
+    node = pull.base.nodes[ref]
+    at = linear(coords, contiguous_strides(node.spec.shape))
+    if node.kind != "pair":
+        return [Result(ref, pull.value(ref, coords), at, per_row)]
+    return [
+        Result(ref, pull.value(part, coords), at.scaled(2) + Ix(k), per_row)
+        for k, part in enumerate(node.inputs)
+    ]
 
 
 def is_small(found: Sequence[Result], stores: int, vec: int, tuning: str) -> bool:

@@ -1,4 +1,4 @@
-"""Pass `expand`: composites become their bodies, equal nodes become one, and what nobody wants is dropped."""
+"""Pass `expand`: composites become their bodies, complex values pairs of real ones, equal nodes one; the unwanted goes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oa._graph.graph import Graph
 from oa._lower.base import BaseGraph, BaseNode, Ref
+from oa._lower.pairs import append
 
 
 def expand(graph: Graph) -> BaseGraph:
@@ -22,7 +23,7 @@ def expand(graph: Graph) -> BaseGraph:
 def _append(base: BaseGraph, instance: object, inputs: Sequence[Ref], source: int) -> list[Ref]:
     template = instance.template  # type: ignore[attr-defined]
     if template is None:
-        return [base.add_instance(instance, tuple(inputs), source)]  # type: ignore[arg-type]
+        return [append(base, instance, tuple(inputs), source)]  # type: ignore[arg-type]
     outs: list[Ref] = []
     for node in template.graph.nodes:
         inner = [outs[o] if o >= 0 else inputs[-o - 1] for o in node.inputs]

@@ -31,10 +31,10 @@ CHEAP_OPERATIONS = 3
 #: A gather that reads less than one in so many elements of pointwise work computes what it reads.
 GATHER_FRACTION = 8
 NOTHING: frozenset[Ref] = frozenset()
-_INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "pad", "concat"})
+_INLINE_CONSUMERS = frozenset({"pointwise", "reduce", "partial", "take", "along", "pad", "concat", "pair"})
 #: What reads operands otherwise than element by element.
 _ELSEWHERE = frozenset({"concat", "matmul", "pad"}) | WHOLE
-_ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad"})
+_ELEMENTWISE = frozenset({"pointwise", "take", "along", "pad", "pair"})
 
 
 class Edge(NamedTuple):

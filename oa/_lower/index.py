@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from oa._graph.views import Broadcast, Permute, Reshape, Slice, View, Window
+from oa._graph.views import Broadcast, Part, Permute, Reshape, Slice, View, Window
 from oa._schema.scalar import Scalar
 from oa._schema.spec import Shape
 
@@ -219,6 +219,8 @@ def through(view: View, coords: Coords, extents: Shape) -> Coords:
         return tuple(
             Ix(start) + coord.scaled(step) for coord, start, step in zip(coords, view.starts, view.steps)
         )
+    if isinstance(view, Part):
+        return coords
     if isinstance(view, Window):
         return (Ix(view.start) + _flatten(coords, view.shape),)
     return _reshape(view, coords, extents)

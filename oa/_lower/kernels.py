@@ -16,7 +16,7 @@ from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.cost import nest_cost, product_cost
 from oa._lower.donate import taken_by_map
 from oa._lower.draft import Draft, private
-from oa._lower.epilogue import epilogue_nest, is_small, results
+from oa._lower.epilogue import epilogue_nest, is_small, results, stored
 from oa._lower.families import FAMILIES, family_drafts
 from oa._lower.fuse import Cluster, Fusion
 from oa._lower.index import Coords, Dim, Ix, dims, linear
@@ -126,14 +126,12 @@ def grid(groups: int, profile: Profile) -> tuple[int, int, int]:
 def _fused(fusion: Fusion, cluster: Cluster, profile: Profile, replaced: Mapping[Ref, Ref]) -> Draft:
     base = fusion.base
     pull = Pull(fusion, cluster, cluster.space)
-    results = []
+    results: list[Result] = []
     for ref in fusion.outputs(cluster):
         coords = cluster.expected(ref, base)
         if coords is None:
             raise InternalError(f"{base.nodes[ref].name}: no place in its cluster")
-        value = pull.value(ref, coords)
-        address = linear(coords, contiguous_strides(base.nodes[ref].spec.shape))
-        results.append(Result(ref, value, address, ref in cluster.row_members))
+        results += stored(pull, ref, coords, ref in cluster.row_members)
     if cluster.axes is None:
         replaces = taken_by_map(results, replaced)
         aliased = frozenset([*replaces, *replaces.values()])

@@ -126,9 +126,10 @@ class Linear:
         if node.op == "word":
             return Instr("param", name, (), self.words.add(node.attr))
         if node.op == "param":
-            first = self.words.add(ScalarWord(node.attr))
-            if node.dtype.itemsize == 8:
-                self.words.add(ScalarWord(node.attr, 1))
+            number, start = node.attr
+            first = self.words.add(ScalarWord(number, start))
+            for word in range(1, sc.scalar_words(node.dtype)):
+                self.words.add(ScalarWord(number, start + word))
             return Instr("param", name, (), first)
         args = tuple(self.place[a] for a in node.args)
         return Instr(node.op, name, args, node.attr)
@@ -247,11 +248,12 @@ def _across(linear: Linear, results: list[Result], sizes: list[int]) -> int:
 
 def _stores(linear: Linear, results: list[Result], sizes: list[int], vectors: bool) -> list[Store]:
     stores = []
+    parts = {r.ref for r in results if [o.ref for o in results].count(r.ref) > 1}  # of complex values
     for r in results:
         value = linear.add(r.value)
         dtype = r.value.dtype
         small = dtype.itemsize < 4
-        flat = linear.across < 0 and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
+        flat = linear.across < 0 and r.ref not in parts and _is_flat(rename(r.ix, linear.mapping, {}), sizes)
         vector = linear.across >= 0 or (vectors and dtype.itemsize <= 4 and flat)
         buffer = linear.buffer(r.ref, True, linear.width(dtype, vector))
         address = Address(None, ()) if (flat and vector) or small else linear.address(r.ix)

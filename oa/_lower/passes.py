@@ -188,9 +188,10 @@ def _check_sizes(fusion: Fusion, profile: Profile) -> None:
                     largest=limit,
                 )
     for node in fusion.base.nodes:
-        if node.spec.size > MAX_ELEMENTS:
+        most = MAX_ELEMENTS // 2 if node.spec.dtype.is_complex else MAX_ELEMENTS  # indices count floats
+        if node.spec.size > most:
             raise Unsupported(
-                f"{node.name}: {node.spec!r} has {node.spec.size:,} elements; kernels index at most {MAX_ELEMENTS:,}:"
+                f"{node.name}: {node.spec!r} has {node.spec.size:,} elements; kernels index at most {most:,}:"
                 " compute the value in parts"
             )
 

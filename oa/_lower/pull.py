@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from oa._graph.views import Part
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.fuse import NOTHING, Cluster, Fusion, iteration_shape, operand_coords
 from oa._lower.index import (
@@ -85,6 +86,8 @@ class Pull:
         if ref < 0:
             return self._input(ref, coords)
         node = self.base.nodes[ref]
+        if node.kind == "view" and isinstance(node.params[0], Part):
+            return self._input(node.inputs[0], coords, node.params[0].number)
         if node.kind == "view":
             return self.value(node.inputs[0], through(node.params[0], coords, self.space), expand)
         if ref not in self.members and ref in self.fusion.again:
@@ -105,12 +108,16 @@ class Pull:
             return self._concat(node, coords, expand)
         raise InternalError(f"cannot compute {node.name} ({node.kind}) element by element")
 
-    def _input(self, ref: Ref, coords: Coords) -> Scalar:
+    def _input(self, ref: Ref, coords: Coords, part: int = 0) -> Scalar:
+        """An element from outside; of a complex value one of its parts, a float among twice as many."""
         found = self.base.inputs[-ref - 1]
+        dtype = found.spec.dtype.component
         if found.layout is None:
-            return sc.scalar("param", found.spec.dtype, (), -ref - 1)
+            return sc.scalar("param", dtype, (), (-ref - 1, part * sc.scalar_words(dtype)))
         ix = linear(coords, found.layout.strides, found.layout.offset)
-        return sc.scalar("load", found.spec.dtype, data_scalars(ix), At(ref, ix))
+        if found.spec.dtype.is_complex:
+            ix = ix.scaled(2) + Ix(part)
+        return sc.scalar("load", dtype, data_scalars(ix), At(ref, ix))
 
     def _produced(self, node: BaseNode, coords: Coords) -> Scalar:
         """What the kernel around an epilogue computes, if it is its own element that is read."""

@@ -10,9 +10,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oa._graph.views import Permute, Reshape, View
+from oa._graph.views import Part, Permute, Reshape, View
 from oa._lower.base import BaseGraph, BaseNode, Ref
 from oa._lower.index import Coords, Ix, dims, linear, through
+from oa._lower.pairs import parts
 from oa._schema import scalar as sc
 from oa._schema.dtype import float32, int32, uint32
 from oa._schema.spec import Shape, Spec, contiguous_strides, spec
@@ -70,8 +71,20 @@ def _address(base: BaseGraph, ref: Ref) -> tuple[Ref, Ix]:
     if source < 0:
         layout = base.inputs[-source - 1].layout
         assert layout is not None
-        return source, linear(coords, layout.strides, layout.offset)
+        ix = linear(coords, layout.strides, layout.offset)
+        part = _part(base, ref)
+        return source, ix if part is None else ix.scaled(2) + Ix(part)
     return source, linear(coords, contiguous_strides(base.nodes[source].spec.shape))
+
+
+def _part(base: BaseGraph, ref: Ref) -> int | None:
+    """Which part of a complex input a chain of views shows, None where it shows whole elements."""
+    while ref >= 0:
+        view: View = base.nodes[ref].params[0]
+        if isinstance(view, Part):
+            return view.number
+        ref = base.nodes[ref].inputs[0]
+    return None
 
 
 def is_strided(base: BaseGraph, ref: Ref) -> bool:
@@ -123,6 +136,8 @@ def copy_of(new: BaseGraph, ref: Ref, unique: int | None = None) -> Ref:
     found = new.spec(ref)
     source = new.nodes[ref].sources[0] if ref >= 0 else 0
     params = () if unique is None else (unique,)
+    if found.dtype.is_complex:
+        return new.add("pair", found, parts(new, ref), params, None, "copy", source)
     return new.add("pointwise", found, (ref,), params, sc.arg(0, found.dtype), "copy", source)
 
 

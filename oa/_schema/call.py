@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from oa._schema.dtype import DType, check_fits
+from oa._schema.dtype import DType, Weak, check_fits
 from oa._schema.op import EMPTY, Instance, Number, Operation, freeze
 from oa._schema.spec import Spec, spec
 from oa._schema.value import Typed
@@ -43,7 +43,7 @@ def _no_value(operation: Operation, operands: tuple[Any, ...]) -> ArgumentError:
     )
 
 
-def _number(operation: Operation, name: str, value: Any) -> bool | int | float:
+def _number(operation: Operation, name: str, value: Any) -> Weak:
     if isinstance(value, Number):
         return value
     item = getattr(value, "item", None)

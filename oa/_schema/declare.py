@@ -35,7 +35,7 @@ def _declare(function: F, kind: str, **fields: Any) -> F:
     return wrap(operation, function, facade)  # type: ignore[return-value]
 
 
-def pointwise(*, kinds: str = "biuf", exclude: tuple[str, ...] = ()) -> Callable[[F], F]:
+def pointwise(*, kinds: str = "biufc", exclude: tuple[str, ...] = ()) -> Callable[[F], F]:
     """A scalar expression applied element by element with broadcasting.
 
     `kinds` are the NumPy kind letters accepted; operands in `exclude` keep their own dtype instead of being promoted.

@@ -2,6 +2,9 @@
 
 At a kink the rule is: abs gives 0 at 0; min and max share a tie evenly; floor, ceil, round, trunc and sign give 0;
 sqrt gives inf at 0; where passes the cotangent to the chosen branch alone.
+
+The cotangent of a complex value z = x + iy is dL/dx + i dL/dy for the real result L, as PyTorch has it: a holomorphic operation
+passes g conj(f'(z)) on.
 """
 
 from __future__ import annotations
@@ -122,6 +125,59 @@ _RULES: dict[str, Rule] = {
         None,
     ),
 }
+
+
+def _complex_sign(n: Scalar, g: Scalar) -> tuple[Scalar]:
+    """z / |z| moves only across z: (g - n re(g conj(n))) / |z|; 0 at 0."""
+    size = apply("abs", n.args[0])
+    along = apply("real_part", _mul(g, apply("conj", n)))
+    across = apply("sub", g, _mul(n, sc.cast(along, n.dtype)))
+    zero = apply("eq", size, _c(0, size))
+    safe = sc.cast(apply("where", zero, _c(1, size), size), n.dtype)
+    return (apply("where", zero, _c(0, g), apply("div", across, safe)),)
+
+
+def _complex_acosh(n: Scalar, g: Scalar) -> tuple[Scalar]:
+    """1 / (sqrt(z - 1) sqrt(z + 1)): one root of z^2 - 1 would change sign across the imaginary axis."""
+    one = _c(1, g)
+    before, above = (apply("sqrt", apply(op, n.args[0], one)) for op in ("sub", "add"))
+    return (apply("div", g, apply("conj", _mul(before, above))),)
+
+
+#: What is not holomorphic, or linear in both parts alike so that nothing need be conjugated; and acosh, cut elsewhere.
+_COMPLEX_RULES: dict[str, Rule] = {
+    **{name: _RULES[name] for name in ("add", "sub", "neg", "where")},
+    "cast": lambda n, g: (_cast_back(n.args[0], g),),
+    "conj": lambda n, g: (apply("conj", g),),
+    "real_part": lambda n, g: (sc.cast(g, n.args[0].dtype),),
+    "imag_part": lambda n, g: (apply("complex", _c(0, g), g),),
+    "complex": lambda n, g: (apply("real_part", g), apply("imag_part", g)),
+    "abs": lambda n, g: (_mul(sc.cast(g, n.args[0].dtype), apply("sign", n.args[0])),),
+    "angle": lambda n, g: (apply("div", apply("complex", _c(0, g), g), apply("conj", n.args[0])),),
+    "sign": _complex_sign,
+    "acosh": _complex_acosh,
+}
+
+
+def _cast_back(operand: Scalar, g: Scalar) -> Scalar:
+    return sc.cast(
+        apply("real_part", g) if g.dtype.is_complex and not operand.dtype.is_complex else g, operand.dtype
+    )
+
+
+def _rule(node: Scalar, g: Scalar) -> tuple[Scalar | None, ...]:
+    """Cotangents of a node's operands."""
+    is_complex = node.dtype.is_complex or any(a.dtype.is_complex for a in node.args)
+    own = _COMPLEX_RULES.get(node.op) if is_complex else None
+    rule = own or _RULES.get(node.op)
+    if rule is None:
+        return ()
+    if own is not None or not is_complex:
+        return rule(node, g)
+    parts = rule(node, apply("conj", g))
+    return tuple(None if part is None else apply("conj", part) for part in parts)
+
+
 #: Flat almost everywhere, or not numeric at all: nothing flows back.
 _FLAT = frozenset(
     "floor ceil trunc round sign floordiv bitcast_u32 bitcast_f32 bitcast_u64 bitcast_f64 philox umulhi".split()
@@ -141,10 +197,9 @@ def vjp(body: Scalar, cotangent: Scalar, wanted: set[int]) -> dict[int, Scalar]:
         if node.op == "arg":
             out[node.attr] = g
             continue
-        rule = _RULES.get(node.op)
-        if rule is None or node.op in _FLAT:
+        if node.op in _FLAT and not node.dtype.is_complex:
             continue
-        for operand, part in zip(node.args, rule(node, g)):
+        for operand, part in zip(node.args, _rule(node, g)):
             if part is None or operand not in reaches:
                 continue
             seen = adjoint.get(operand)
@@ -156,7 +211,7 @@ def _reaching(order: list[Scalar], wanted: set[int]) -> set[Scalar]:
     """Floating-point nodes through which a wanted operand reaches the root."""
     found: set[Scalar] = set()
     for node in order:
-        if not node.dtype.is_float:
+        if not node.dtype.is_inexact:
             continue
         if (node.op == "arg" and node.attr in wanted) or any(a in found for a in node.args):
             found.add(node)

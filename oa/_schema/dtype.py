@@ -9,9 +9,12 @@ import numpy as np
 
 from oa.errors import DTypeError
 
+#: A Python scalar: it takes the dtype of the values it meets.
+Weak = bool | int | float | complex
+
 
 class DType:
-    """One data type. `kind` is NumPy's: b(ool) i(nt) u(nsigned) f(loat); `numpy` that of the elements in memory."""
+    """One data type. `kind` is NumPy's: b(ool) i(nt) u(nsigned) f(loat) c(omplex); `numpy` that of the elements in memory."""
 
     __slots__ = ("bits", "itemsize", "kind", "name", "numpy")
 
@@ -36,6 +39,20 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in "iu"
 
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether values have gradients: real and complex floats."""
+        return self.kind in "fc"
+
+    @property
+    def component(self) -> DType:
+        """The dtype of the real and imaginary parts of a complex dtype; of any other the dtype itself."""
+        return _COMPONENT.get(self, self)
+
 
 bool_ = DType("bool", "b", 1)
 int8, int16, int32, int64 = (DType(f"int{8 * n}", "i", n) for n in (1, 2, 4, 8))
@@ -44,10 +61,15 @@ float16, float32, float64 = (DType(f"float{8 * n}", "f", n) for n in (2, 4, 8))
 #: float32 without its last 16 bits. NumPy has none: its elements are held as uint16.
 bfloat16 = DType("bfloat16", "f", 2, "uint16")
 
+#: Two floats each, the real part first.
+complex64, complex128 = DType("complex64", "c", 8), DType("complex128", "c", 16)
+_COMPONENT = {complex64: float32, complex128: float64}
+
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 FLOATING = (float16, float32, float64)
-ALL: tuple[DType, ...] = (bool_, *SIGNED, *UNSIGNED, *FLOATING, bfloat16)
+COMPLEX = (complex64, complex128)
+ALL: tuple[DType, ...] = (bool_, *SIGNED, *UNSIGNED, *FLOATING, *COMPLEX, bfloat16)
 #: Floats of 16 bits, computed in float32 and rounded to their dtype after each operation.
 HALVES = (float16, bfloat16)
 #: The device capabilities that a dtype needs, by name; what is not here every device has.
@@ -55,6 +77,7 @@ CAPABILITIES: dict[DType, tuple[str, ...]] = {
     int64: ("int64",),
     uint64: ("int64",),
     float64: ("float64", "int64"),
+    complex128: ("float64", "int64"),
 }
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL if d is not bfloat16}
@@ -63,14 +86,15 @@ _BY_NUMPY = {d.numpy: d for d in ALL if d is not bfloat16}
 _RANGE = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.is_integer}
 
 #: What a Python scalar becomes where no value decides: default integer int32, default float float32.
-DEFAULT_OF_KIND = {"b": bool_, "i": int32, "f": float32}
-_WEAK_RANK = {"b": 0, "i": 1, "f": 2}
+DEFAULT_OF_KIND = {"b": bool_, "i": int32, "f": float32, "c": complex64}
+#: The kinds of Python scalars, the highest last.
+WEAK_KINDS = "bifc"
 
 
 def _table() -> dict[tuple[DType, DType], DType]:
     """The standard's table: the wider of a kind; a signed type wider than the unsigned one for a mix, where there is one."""
     table = {(d, d): d for d in ALL}
-    for kind in (SIGNED, UNSIGNED, FLOATING):
+    for kind in (SIGNED, UNSIGNED, FLOATING, COMPLEX):
         table.update({(a, b): max(a, b, key=lambda d: d.bits) for a in kind for b in kind})
     for signed in SIGNED:
         for unsigned in UNSIGNED[:-1]:
@@ -78,6 +102,9 @@ def _table() -> dict[tuple[DType, DType], DType]:
             table[signed, unsigned] = table[unsigned, signed] = wide
     for other in FLOATING:
         table[bfloat16, other] = table[other, bfloat16] = float32 if other is float16 else other
+    for real in (*FLOATING, bfloat16):
+        for pair in COMPLEX:
+            table[real, pair] = table[pair, real] = complex128 if real is float64 else pair
     return table
 
 
@@ -99,6 +126,8 @@ def as_dtype(value: Any) -> DType:
         return int32
     if value is float:
         return float32
+    if value is complex:
+        return complex64
     try:  # of None NumPy makes float64
         found = (
             None
@@ -126,7 +155,7 @@ def promote(a: DType, b: DType, operation: str) -> DType:
     if found is None:
         raise DTypeError(
             f"{operation}: {a.name} and {b.name} have no defined common dtype; cast one, for example"
-            f" x.astype(oa.{b.name if b.is_float else a.name})"
+            f" x.astype(oa.{b.name if b.is_inexact else a.name})"
         )
     return found
 
@@ -144,31 +173,40 @@ def as_float(number: bool | int | float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def check_fits(number: bool | int | float, dtype: DType, operation: str) -> None:
+def check_fits(number: Weak, dtype: DType, operation: str) -> None:
     """DTypeError when an integer dtype cannot hold a Python number."""
     limits = _RANGE.get(dtype)
-    if limits is not None and not limits[0] <= number <= limits[1]:
+    if limits is not None and not (not isinstance(number, complex) and limits[0] <= number <= limits[1]):
         raise DTypeError(
             f"{operation}: {number!r} does not fit {dtype.name} [{limits[0]}, {limits[1]}];"
             " cast the value to a wider dtype first"
         )
 
 
-def weak_kind(value: bool | int | float) -> str:
-    """Kind of a Python scalar: b, i or f."""
+def weak_kind(value: Weak) -> str:
+    """Kind of a Python scalar: b, i, f or c."""
     if isinstance(value, bool):
         return "b"
-    return "i" if isinstance(value, int) else "f"
+    return "i" if isinstance(value, int) else "f" if isinstance(value, float) else "c"
 
 
 def join_weak(dtype: DType, kind: str, operation: str) -> DType:
-    """The dtype of a value meeting a Python scalar of `kind`: the value's own, unless the scalar's kind is higher."""
-    if kind == "f" and not dtype.is_float:
+    """The dtype of a value meeting a Python scalar of `kind`: the value's own, unless the scalar's kind is higher.
+
+    A complex number makes a real float complex of the same precision.
+    """
+    if kind in "fc" and not dtype.is_inexact:
+        word, wanted = ("float", "float32") if kind == "f" else ("complex", "complex64")
         raise DTypeError(
-            f"{operation}: a Python float meets a {dtype.name} value; cast the value first: x.astype(oa.float32)"
+            f"{operation}: a Python {word} meets a {dtype.name} value; cast the value first: x.astype(oa.{wanted})"
         )
     if kind == "i" and dtype.kind == "b":
         raise DTypeError(
             f"{operation}: a Python int meets a bool value; cast the value first: x.astype(oa.int32)"
         )
-    return dtype
+    return as_complex(dtype) if kind == "c" else dtype
+
+
+def as_complex(dtype: DType) -> DType:
+    """The complex dtype whose parts hold a float dtype's values; of a complex dtype the dtype itself."""
+    return dtype if dtype.is_complex else complex128 if dtype is float64 else complex64

@@ -14,7 +14,7 @@ from oa._schema.dtype import DType, bool_, float32, float64, int32, uint32, uint
 from oa._schema.scalar import Scalar
 from oa.errors import DTypeError, InternalError
 
-Operand = Union["Expr", bool, int, float]
+Operand = Union["Expr", bool, int, float, complex]
 
 
 class Expr:
@@ -135,14 +135,14 @@ def resolve(root: Operand, dtypes: Sequence[DType], operation: str) -> Scalar:
             return sc.cast(typed(inner, node.attr if not isinstance(inner, Expr) else weak), node.attr)
         if node.op == "real":  # as it is where it is floating-point, else converted to the default float
             inner_typed = typed(node.args[0], weak)
-            return inner_typed if inner_typed.dtype.is_float else sc.cast(inner_typed, float32)
+            return inner_typed if inner_typed.dtype.is_inexact else sc.cast(inner_typed, float32)
         fixed = _ARGUMENT_DTYPES.get(node.op)
         if fixed:
             return sc.apply(node.op, *(typed(a, d) for a, d in zip(node.args, fixed)))
         args = list(node.args)
         head = [typed(args.pop(0), bool_)] if node.op == "where" else []
         common = _common([typed(a, weak) for a in args if isinstance(a, Expr)], weak, node.op, operation)
-        if node.op in sc.FLOAT_ONLY and not common.is_float:
+        if node.op in sc.FLOAT_ONLY and not common.is_inexact:
             raise DTypeError(
                 f"{operation}: {common.name} is not a floating-point dtype; cast first: x.astype(oa.float32)"
             )

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from oa._schema import derivative
 from oa._schema import scalar as sc
-from oa._schema.dtype import DEFAULT_OF_KIND, DType, join_weak, promote, weak_kind
+from oa._schema.dtype import DEFAULT_OF_KIND, DType, Weak, join_weak, promote, weak_kind
 from oa._schema.expr import Expr, resolve
 from oa._schema.interning import Recent
 from oa._schema.scalar import Scalar
@@ -37,8 +37,14 @@ INSTANCES = 1024
 EMPTY = inspect.Parameter.empty
 #: Types whose values are equal only when they are the same.
 _EXACT = frozenset({int, str})
-_KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "floating-point"}
-Number = (bool, int, float)
+_KIND_NAMES = {
+    "b": "bool",
+    "i": "signed integer",
+    "u": "unsigned integer",
+    "f": "floating-point",
+    "c": "complex",
+}
+Number = (bool, int, float, complex)
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class Operation:
     operands: tuple[str, ...]
     attributes: dict[str, Any]
     form: str = "rule"  #: what the function is: "expression", "composite" or "rule"
-    kinds: str = "biuf"
+    kinds: str = "biufc"
     exclude: tuple[str, ...] = ()
     gradient: Callable[..., Any] | None = None
     saves: tuple[str, ...] = ()
@@ -147,11 +153,13 @@ class Operation:
         """DTypeError unless the operation is defined for the dtype's kind."""
         if dtype.kind not in self.kinds:
             wanted = " or ".join(_KIND_NAMES[k] for k in self.kinds)
-            mend = "oa.float32" if "f" in self.kinds else "oa.int32" if "i" in self.kinds else "oa.bool_"
+            kept = next(k for k in "fibc" if k in self.kinds)
+            mend = {"f": "oa.float32", "i": "oa.int32", "b": "oa.bool_", "c": "oa.complex64"}[kept]
             same = " or compare: x != 0" if mend == "oa.bool_" else ""
-            raise DTypeError(
-                f"{self.name}: {dtype.name} is not accepted; wanted {wanted}. Cast first: x.astype({mend}){same}"
-            )
+            how = f"Cast first: x.astype({mend}){same}"
+            if dtype.is_complex:
+                how = "Take matrix.real(x), matrix.imag(x) or matrix.abs(x) first"
+            raise DTypeError(f"{self.name}: {dtype.name} is not accepted; wanted {wanted}. {how}")
 
     def common_dtype(self, dtypes: dict[str, DType]) -> DType | None:
         """The dtype to which the operands outside `exclude` are promoted."""
@@ -180,7 +188,7 @@ class Operation:
         body = sc.substitute(body, promoted)
         return Inference((spec(body.dtype, shape),), (), body)
 
-    def weak_dtype(self, name: str, number: bool | int | float, others: dict[str, DType]) -> DType:
+    def weak_dtype(self, name: str, number: Weak, others: dict[str, DType]) -> DType:
         """The dtype that a Python number takes among operands of these dtypes."""
         kind = weak_kind(number)
         relevant = {n: d for n, d in others.items() if n not in self.exclude}

@@ -12,6 +12,8 @@ from typing import Any
 
 from oa._schema.dtype import (
     DType,
+    Weak,
+    as_complex,
     as_float,
     bfloat16,
     bool_,
@@ -23,6 +25,7 @@ from oa._schema.dtype import (
     uint64,
 )
 from oa._schema.interning import Interned
+from oa.errors import InternalError
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
@@ -70,8 +73,17 @@ def scalar(op: str, dtype: DType, args: tuple[Scalar, ...] = (), attr: Any = Non
     return found
 
 
-def bit_pattern(value: bool | int | float, dtype: DType) -> int:
-    """The bits that stand for `value` in a register of `dtype`: 64 for 64-bit dtypes, else the 32 of an argument word."""
+def bit_pattern(value: Weak, dtype: DType) -> int:
+    """The bits that stand for `value` in a register of `dtype`: 64 for 64-bit dtypes, else the 32 of an argument word.
+
+    Of a complex dtype those of the real part, the imaginary part above them.
+    """
+    if dtype.is_complex:
+        part = dtype.component
+        real, imaginary = (value.real, value.imag) if isinstance(value, complex) else (value, 0.0)
+        return bit_pattern(real, part) | bit_pattern(imaginary, part) << part.bits
+    if isinstance(value, complex):
+        raise InternalError(f"the complex number {value} in a register of {dtype.name}")
     if dtype.kind == "f" and isinstance(value, int):
         value = as_float(value)
     if dtype is bfloat16:
@@ -95,13 +107,13 @@ def bit_pattern(value: bool | int | float, dtype: DType) -> int:
 
 def scalar_words(dtype: DType) -> int:
     """How many argument words a Python number takes as an operand of `dtype`."""
-    return 2 if dtype.itemsize == 8 else 1
+    return max(1, dtype.itemsize // 4)
 
 
-def words_of(value: bool | int | float, dtype: DType) -> list[int]:
+def words_of(value: Weak, dtype: DType) -> list[int]:
     """The argument words of a Python number, low first."""
     bits = bit_pattern(value, dtype)
-    return [bits & 0xFFFFFFFF, bits >> 32] if dtype.itemsize == 8 else [bits]
+    return [bits >> 32 * k & 0xFFFFFFFF for k in range(scalar_words(dtype))]
 
 
 def _as_bfloat(value: float) -> float:
@@ -123,8 +135,17 @@ def _as_half(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def from_pattern(pattern: int, dtype: DType) -> bool | int | float:
+def parts_of(pattern: int, dtype: DType) -> tuple[int, int]:
+    """The patterns of the real and the imaginary part of a complex dtype's."""
+    bits = dtype.component.bits
+    return pattern & (1 << bits) - 1, pattern >> bits
+
+
+def from_pattern(pattern: int, dtype: DType) -> Weak:
     """The value that the bits of a register stand for."""
+    if dtype.is_complex:
+        real, imaginary = (float(from_pattern(p, dtype.component).real) for p in parts_of(pattern, dtype))
+        return complex(real, imaginary)
     if dtype.kind == "f":
         packed, unpacked = ("<Q", "<d") if dtype.itemsize == 8 else ("<I", "<f")
         return float(struct.unpack(unpacked, struct.pack(packed, pattern))[0])
@@ -134,7 +155,7 @@ def from_pattern(pattern: int, dtype: DType) -> bool | int | float:
     return pattern - (pattern >> bits - 1 << bits) if dtype.kind == "i" else pattern
 
 
-def const(value: bool | int | float, dtype: DType) -> Scalar:
+def const(value: Weak, dtype: DType) -> Scalar:
     """A constant; its bits are its identity, so -0.0 and 0.0 differ and NaN equals itself."""
     return scalar("const", dtype, (), bit_pattern(value, dtype))
 
@@ -156,7 +177,13 @@ def cast(value: Scalar, dtype: DType) -> Scalar:
 
 def apply(op: str, *args: Scalar, attr: Any = None) -> Scalar:
     """An operation on typed arguments; the result's dtype follows from the operation."""
+    if op == "conj" and (args[0].op == "conj" or not args[0].dtype.is_complex):
+        return args[0].args[0] if args[0].op == "conj" else args[0]
     return scalar(op, result_dtype(op, [a.dtype for a in args]), args, attr)
+
+
+#: Operations whose result on complex operands is one of their parts' dtype.
+_TO_REAL = frozenset({"abs", "real_part", "imag_part", "angle"})
 
 
 def result_dtype(op: str, dtypes: Sequence[DType]) -> DType:
@@ -165,6 +192,10 @@ def result_dtype(op: str, dtypes: Sequence[DType]) -> DType:
         return bool_
     if op == "where":
         return dtypes[1]
+    if op in _TO_REAL:
+        return dtypes[0].component
+    if op == "complex":
+        return as_complex(dtypes[0])
     if op in ("philox", "umulhi", "bitcast_u32"):
         return uint32
     if op.startswith("bitcast_"):

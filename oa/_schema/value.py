@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from oa._schema.dtype import Weak
 from oa._schema.spec import Spec
 
 
@@ -13,7 +14,7 @@ class Recorder(Protocol):
     def record(self, instance: Any, values: tuple[Any, ...], facade: type[Typed]) -> Any:
         """Append one operation and return its result, or a tuple of results, as `facade`."""
 
-    def scalar_value(self, spec: Spec, number: bool | int | float) -> Any:
+    def scalar_value(self, spec: Spec, number: Weak) -> Any:
         """A graph value for a Python number."""
 
 

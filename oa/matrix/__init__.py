@@ -6,6 +6,8 @@ import sys
 from oa._schema.dtype import (
     bfloat16,
     bool_,
+    complex64,
+    complex128,
     float16,
     float32,
     float64,
@@ -167,7 +169,7 @@ from oa.matrix.shape import (
     transpose,
 )
 from oa.matrix.sorting import argsort, sort, top_k_mask, topk
-from oa.matrix.special import conj, imag, logaddexp, nextafter, real
+from oa.matrix.special import angle, complex, conj, imag, logaddexp, nextafter, real
 from oa.matrix.statistics import histogram, median, quantile
 from oa.matrix.subscript import put
 from oa.matrix.surface import public
@@ -189,6 +191,7 @@ __all__ = [
     "acosh",
     "add",
     "all",
+    "angle",
     "any",
     "arange",
     "argmax",
@@ -220,6 +223,9 @@ __all__ = [
     "ceil",
     "clip",
     "compact_rows",
+    "complex",
+    "complex64",
+    "complex128",
     "concat",
     "conj",
     "copy",

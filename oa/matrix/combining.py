@@ -25,6 +25,7 @@ from oa.matrix.elementwise import (
     maximum,
     minimum,
     multiply,
+    ordered,
     where,
 )
 from oa.matrix.indexing import _along, _take, _wrapped, take
@@ -85,9 +86,10 @@ def _nothing(instance: Instance, ct: Matrix) -> Matrix:
 def _identity(mode: str, x: Matrix) -> float | int:
     if mode in ("add", "multiply"):
         number = 0 if mode == "add" else 1
-        return float(number) if x.dtype.is_float else number
+        return float(number) if x.dtype.is_inexact else number
     if x.dtype.is_float:
         return -math.inf if mode == "max" else math.inf
+    ordered(x, f"mode {mode!r}")
     low, high = limits_of(x.dtype)
     return low if mode == "max" else high
 

@@ -13,6 +13,7 @@ from oa.matrix.elementwise import astype, multiply
 from oa.matrix.products import matmul
 from oa.matrix.reduce import sum
 from oa.matrix.shape import broadcast_to, permute_dims, reshape, slice
+from oa.matrix.special import conjugated
 from oa.matrix.value import Matrix
 
 
@@ -34,11 +35,11 @@ def matrix_transpose(x: Matrix) -> Matrix:
 
 
 def vecdot(a: Matrix, b: Matrix, *, axis: int = -1) -> Matrix:
-    """The sum of a * b along `axis` (negative, counted before broadcasting), other axes broadcast.
+    """The sum of conj(a) * b along `axis` (negative, counted before broadcasting), other axes broadcast.
 
     Shapes: operands broadcast but for `axis`, which goes.
     Dtypes: numeric; a and b are promoted to their common dtype.
-    Gradient: g b to a and g a to b.
+    Gradient: conj(g) b to a and g a to b.
     Raises: AxisError for an axis outside the values; ShapeError for unequal extents; DTypeError for bool.
 
     >>> oa.matrix.vecdot(oa.matrix.ones(engine, (2, 3)), oa.matrix.full(engine, 3, 2.0)).tolist()
@@ -48,7 +49,7 @@ def vecdot(a: Matrix, b: Matrix, *, axis: int = -1) -> Matrix:
     left, right = sp.normalize_axis(axis, a.ndim, name), sp.normalize_axis(axis, b.ndim, name)
     if a.shape[left] != b.shape[right]:
         raise ShapeError(f"{name}: axis {axis} has extent {a.shape[left]} in a and {b.shape[right]} in b")
-    product = multiply(_axis_last(a, left), _axis_last(b, right))
+    product = multiply(conjugated(_axis_last(a, left)), _axis_last(b, right))
     return sum(product, axis=-1, dtype=product.dtype)
 
 

@@ -11,9 +11,20 @@ import numpy as np
 
 from oa._schema import expr
 from oa._schema.declare import primitive
-from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, as_float, bfloat16, float32, int32, weak_kind
+from oa._schema.dtype import (
+    DEFAULT_OF_KIND,
+    DType,
+    Weak,
+    as_dtype,
+    as_float,
+    bfloat16,
+    complex64,
+    float32,
+    int32,
+    weak_kind,
+)
 from oa._schema.expr import Expr, resolve
-from oa._schema.op import Inference
+from oa._schema.op import Inference, Number
 from oa._schema.scalar import Scalar, arg
 from oa._schema.spec import Spec, as_shape, spec
 from oa.engine import Engine, default_engine
@@ -94,8 +105,10 @@ def diagonal(k: Any, rows: int, columns: int, operation: str) -> int:
 
 
 @leading_engine
-def full(shape: Any, fill_value: bool | int | float, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """`full([engine,] shape, fill_value)`: every element `fill_value`; by default float32, int32 or bool by the value.
+def full(
+    shape: Any, fill_value: bool | int | float | complex, *, dtype: Any = None, device: Any = None
+) -> Matrix:
+    """`full([engine,] shape, fill_value)`: every element `fill_value`; by default float32, int32, bool or complex64 by the value.
 
     Shapes: of any rank up to 8, an int or a sequence of ints.
     Dtypes: any.
@@ -106,14 +119,20 @@ def full(shape: Any, fill_value: bool | int | float, *, dtype: Any = None, devic
     [2.0, 2.0]
     """
     number = fill_value.item() if getattr(fill_value, "shape", None) == () else fill_value  # type: ignore[union-attr]
-    if not isinstance(number, (bool, int, float)):
+    if not isinstance(number, Number):
         raise ArgumentError(f"matrix.full: fill_value is {type(number).__name__}; wanted a Python number")
     wanted = DEFAULT_OF_KIND[weak_kind(number)] if dtype is None else as_dtype(dtype)
     return _full(_scalar(device, wanted, _fit(number, wanted, "matrix.full")), as_shape(shape, "matrix.full"))
 
 
-def _fit(number: bool | int | float, dtype: DType, operation: str) -> bool | int | float:
+def _fit(number: Weak, dtype: DType, operation: str) -> Weak:
     """The number as `dtype` holds it; DTypeError when it cannot."""
+    if dtype.is_complex:
+        return number if isinstance(number, complex) else complex(as_float(number), 0.0)
+    if isinstance(number, complex):
+        raise DTypeError(
+            f"{operation}: {number!r} is complex; dtype {dtype.name} cannot hold it, dtype=oa.complex64 can"
+        )
     if dtype.is_float:
         return as_float(number)
     if dtype.kind == "b":
@@ -213,7 +232,9 @@ def empty_like(x: Matrix, *, dtype: Any = None, device: Any = None) -> Matrix:
     return zeros_like(x, dtype=dtype, device=device)
 
 
-def full_like(x: Matrix, fill_value: bool | int | float, *, dtype: Any = None, device: Any = None) -> Matrix:
+def full_like(
+    x: Matrix, fill_value: bool | int | float | complex, *, dtype: Any = None, device: Any = None
+) -> Matrix:
     """`fill_value` in x's shape, by default on its engine and of its dtype.
 
     Shapes: any; the result has x's.
@@ -284,7 +305,14 @@ def eye(
 
 @leading_engine
 def linspace(
-    start: float, stop: float, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
 ) -> Matrix:
     """`linspace([engine,] start, stop, num)`: `num` evenly spaced values, by default with both ends.
 
@@ -296,11 +324,14 @@ def linspace(
     >>> oa.matrix.linspace(engine, 0.0, 1.0, 3).tolist()
     [0.0, 0.5, 1.0]
     """
-    wanted = as_dtype(_either(dtype, float32))
+    either = isinstance(start, complex) or isinstance(stop, complex)
+    wanted = as_dtype(_either(dtype, complex64 if either else float32))
     (count,) = as_shape((num,), "matrix.linspace")
     try:
         with np.errstate(all="ignore"):
-            made = np.linspace(as_float(start), as_float(stop), count, endpoint=endpoint, dtype=np.float64)
+            first, last = (v if isinstance(v, complex) else as_float(v) for v in (start, stop))
+            kind: Any = np.complex128 if wanted.is_complex or either else np.float64
+            made: Any = np.linspace(first, last, count, endpoint=endpoint, dtype=kind)
     except (ValueError, MemoryError):
         raise OutOfMemory(f"matrix.linspace: the host cannot hold {count:,} values; ask for fewer") from None
     return from_numpy(device, made, dtype=wanted)
@@ -343,7 +374,7 @@ def _own_dtype(array: np.ndarray[Any, Any]) -> DType:
     try:
         return as_dtype(array.dtype.newbyteorder("="))
     except DTypeError:
-        hint = {"f": "float32", "i": "int32", "u": "uint32"}.get(array.dtype.kind)
+        hint = {"f": "float32", "i": "int32", "u": "uint32", "c": "complex64"}.get(array.dtype.kind)
         mend = f"; ask for it: from_numpy(engine, array, dtype=oa.{hint})" if hint else ""
         raise DTypeError(f"matrix.from_numpy: dtype {array.dtype} is not supported{mend}") from None
 
@@ -353,7 +384,11 @@ def _converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any
         array = widened(bits_of(array))
     elif dtype is bfloat16 and array.dtype.kind in "biufV":
         return bits_of(array)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind == "c" and not dtype.is_complex:
+        raise DTypeError(
+            f"matrix.from_numpy: complex numbers do not fit {dtype.name}; take array.real, or ask for dtype=oa.complex64"
+        )
+    if array.dtype.kind not in "biufc":
         raise DTypeError(f"matrix.from_numpy: dtype {array.dtype} holds no numbers oa has")
     if dtype.is_integer and array.dtype.kind == "f":
         return _saturated(array, dtype)
@@ -379,7 +414,7 @@ def _saturated(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any
 
 
 def from_list(engine: Any, values: Any = None, *, dtype: Any = None, device: Any = None) -> Matrix:
-    """Nested lists of numbers: bool, int32 or float32 by the highest kind in them. Raises ShapeError for ragged lists.
+    """Nested lists of numbers: bool, int32, float32 or complex64 by the highest kind in them. Raises ShapeError for ragged lists.
 
     Shapes: of the nested lists.
     Dtypes: any.

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from oa._schema.dtype import DEFAULT_OF_KIND, DType, as_dtype, bfloat16, common, join_weak, promote, weak_kind
+from oa._schema.dtype import (
+    DEFAULT_OF_KIND,
+    WEAK_KINDS,
+    DType,
+    as_dtype,
+    bfloat16,
+    common,
+    join_weak,
+    promote,
+    weak_kind,
+)
+from oa._schema.op import Number
 from oa.errors import ArgumentError, DTypeError
 from oa.matrix.value import Matrix
 
@@ -24,7 +35,8 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class FloatInfo:
-    """Limits of a floating-point dtype: width in bits, spacing at 1, largest, smallest and smallest normal number."""
+    """Limits of a floating-point dtype, or of a complex one's parts: width in bits, spacing at 1, largest, smallest and smallest
+    normal number."""
 
     bits: int
     eps: float
@@ -49,16 +61,16 @@ def _dtype_of(value: Any) -> DType:
 
 
 def finfo(type: Any) -> FloatInfo:
-    """Limits of a floating-point dtype, or of a Matrix's. Raises DTypeError for any other.
+    """Limits of a floating-point dtype, of the parts of a complex one, or of a Matrix's. Raises DTypeError for any other.
 
     Shapes: any, where it is given a Matrix.
-    Dtypes: floating-point.
+    Dtypes: floating-point and complex.
     Gradient: none: there is no operand.
 
     >>> oa.matrix.finfo(oa.float32).bits
     32
     """
-    found = _dtype_of(type)
+    found = _dtype_of(type).component
     if not found.is_float:
         raise DTypeError(f"matrix.finfo: {found.name} is not floating-point; see matrix.iinfo")
     if found is bfloat16:
@@ -141,15 +153,15 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     """
     if not arrays_and_dtypes:
         raise ArgumentError("matrix.result_type: wanted at least one value or dtype")
-    numbers = [v for v in arrays_and_dtypes if isinstance(v, (bool, int, float))]
+    numbers = [v for v in arrays_and_dtypes if isinstance(v, Number)]
     found: DType | None = None
     for value in arrays_and_dtypes:
-        if not isinstance(value, (bool, int, float)):
+        if not isinstance(value, Number):
             dtype = _dtype_of(value)
             found = dtype if found is None else promote(found, dtype, "matrix.result_type")
     kinds = [weak_kind(v) for v in numbers]
     if found is None:
-        return DEFAULT_OF_KIND[max(kinds, key="bif".index)]
+        return DEFAULT_OF_KIND[max(kinds, key=WEAK_KINDS.index)]
     for kind in kinds:
         found = join_weak(found, kind, "matrix.result_type")
     return found

@@ -13,9 +13,12 @@ from oa._schema.op import Inference
 from oa._schema.scalar import arg
 from oa._schema.scalar import cast as cast_scalar
 from oa._schema.spec import Spec, spec
+from oa.errors import DTypeError
 from oa.matrix.value import Matrix, Operand
 
-_NUMERIC = "iuf"
+_NUMERIC = "iufc"
+#: With an order, which complex numbers lack.
+_REAL = "iuf"
 _SQRT_HALF = math.sqrt(0.5)
 _TANH_SCALE = math.sqrt(2 / math.pi)
 
@@ -71,7 +74,7 @@ def divide(a: Operand, b: Operand) -> Matrix:
     return _call("div", _call("real", a), _call("real", b))
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def floor_divide(a: Operand, b: Operand) -> Matrix:
     """floor(a / b). Integers: division by zero gives 0.
 
@@ -81,7 +84,7 @@ def floor_divide(a: Operand, b: Operand) -> Matrix:
     return _call("floordiv", a, b)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def remainder(a: Operand, b: Operand) -> Matrix:
     """a - b floor(a / b): the result has the sign of b. Integers: division by zero gives 0.
 
@@ -151,7 +154,15 @@ def square(x: Matrix) -> Matrix:
     return _call("square", x)
 
 
-@pointwise(kinds=_NUMERIC)
+def ordered(x: Matrix, operation: str) -> None:
+    """DTypeError for complex numbers."""
+    if x.dtype.is_complex:
+        raise DTypeError(
+            f"{operation}: {x.dtype.name} has no order; take matrix.abs(x) or matrix.real(x) first"
+        )
+
+
+@pointwise(kinds=_REAL)
 def maximum(a: Operand, b: Operand) -> Matrix:
     """The larger of a and b; NaN if either is NaN. A tie shares the gradient evenly.
 
@@ -161,7 +172,7 @@ def maximum(a: Operand, b: Operand) -> Matrix:
     return _call("max", a, b)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def minimum(a: Operand, b: Operand) -> Matrix:
     """The smaller of a and b; NaN if either is NaN. A tie shares the gradient evenly.
 
@@ -171,7 +182,7 @@ def minimum(a: Operand, b: Operand) -> Matrix:
     return _call("min", a, b)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def _clip(x: Operand, low: Operand, high: Operand) -> Matrix:
     """min(max(x, low), high)."""
     return _call("min", _call("max", x, low), high)
@@ -183,13 +194,14 @@ def clip(x: Matrix, min: Operand | None = None, max: Operand | None = None) -> M
     The gradient passes inside the bounds; at a bound x and it share it evenly.
 
     Shapes: `min` and `max` broadcast with x.
-    Dtypes: numeric; operands are promoted to their common dtype.
+    Dtypes: real; operands are promoted to their common dtype.
     Gradient: g where x lies inside the bounds; a tie of x and a bound shares it.
-    Raises: DTypeError for bool; ShapeError where a bound does not broadcast.
+    Raises: DTypeError for bool and complex; ShapeError where a bound does not broadcast.
 
     >>> oa.matrix.clip(oa.matrix.from_list(engine, [-2.0, 0.5, 2.0]), 0.0, max=1.0).tolist()
     [0.0, 0.5, 1.0]
     """
+    ordered(x, "matrix.clip")
     if min is not None and max is not None:
         return _clip(x, min, max)
     if min is not None:
@@ -220,7 +232,7 @@ def not_equal(a: Operand, b: Operand) -> Matrix:
     return _call("ne", a, b)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def less(a: Operand, b: Operand) -> Matrix:
     """a < b, as bool.
 
@@ -230,7 +242,7 @@ def less(a: Operand, b: Operand) -> Matrix:
     return _call("lt", a, b)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def less_equal(a: Operand, b: Operand) -> Matrix:
     """a <= b, as bool.
 
@@ -240,7 +252,7 @@ def less_equal(a: Operand, b: Operand) -> Matrix:
     return _call("le", a, b)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def greater(a: Operand, b: Operand) -> Matrix:
     """a > b, as bool.
 
@@ -250,7 +262,7 @@ def greater(a: Operand, b: Operand) -> Matrix:
     return _call("gt", a, b)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def greater_equal(a: Operand, b: Operand) -> Matrix:
     """a >= b, as bool.
 
@@ -406,7 +418,7 @@ def isfinite(x: Matrix) -> Matrix:
     return _call("isfinite", x)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def signbit(x: Matrix) -> Matrix:
     """Whether the sign bit is set: of -0.0 and negative NaN too.
 
@@ -419,7 +431,7 @@ def signbit(x: Matrix) -> Matrix:
 # -- rounding
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def floor(x: Matrix) -> Matrix:
     """The largest integer not above x; an integer is its own. Gradient 0.
 
@@ -429,7 +441,7 @@ def floor(x: Matrix) -> Matrix:
     return _call("floor", x)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def ceil(x: Matrix) -> Matrix:
     """The smallest integer not below x; an integer is its own. Gradient 0.
 
@@ -439,7 +451,7 @@ def ceil(x: Matrix) -> Matrix:
     return _call("ceil", x)
 
 
-@pointwise(kinds=_NUMERIC)
+@pointwise(kinds=_REAL)
 def trunc(x: Matrix) -> Matrix:
     """x without its fraction; an integer is its own. Gradient 0.
 
@@ -479,7 +491,7 @@ def _float_function(name: str, text: str, example: str) -> _Function:
     body.__name__ = body.__qualname__ = public
     call = f"oa.matrix.{public}(oa.matrix.from_list(engine, [{argument}])).tolist()"
     body.__doc__ = f"{text}\n\n>>> {call}\n[{found}]"
-    return pointwise(kinds="f")(body)
+    return pointwise(kinds="f" if name in ("erf", "sigmoid") else "fc")(body)
 
 
 _PUBLIC = {"recip": "reciprocal"}
@@ -632,18 +644,23 @@ def copy(x: Matrix) -> Matrix:
 
 def astype(x: Matrix, dtype: Any, *, copy: bool = True, device: Any = None) -> Matrix:
     """The elements converted to `dtype`: floats to integers truncate and saturate (NaN gives 0), integers wrap, to bool: != 0.
+    A complex value becomes no real one: `real`, `imag` and `abs` do that.
 
     Without `copy` the result may be x itself; `device` moves the result to another Engine.
 
     Shapes: any; the result has it too.
     Dtypes: any; `dtype` may be any too.
     Gradient: g, cast back, between floating-point dtypes; none otherwise.
-    Raises: DTypeError for a dtype that `oa` does not have.
+    Raises: DTypeError for a dtype that `oa` does not have, and from complex to real dtypes.
 
     >>> oa.matrix.astype(oa.matrix.from_list(engine, [1.9, -1.9]), oa.int32).tolist()
     [1, -1]
     """
     wanted = as_dtype(dtype)
+    if x.dtype.is_complex and not wanted.is_complex and wanted is not bool_:
+        raise DTypeError(
+            f"matrix.astype: {x.dtype.name} to {wanted.name} would drop imaginary parts; take matrix.real(x), or matrix.abs(x)"
+        )
     same = again(x) if copy else x
     found = same if x.dtype is wanted else _astype(x, wanted)
     return found if device is None else found.to_device(device)

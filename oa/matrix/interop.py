@@ -37,7 +37,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if copy is False:
         raise CopyError(f"matrix.asarray: copy=False, but a {type(obj).__name__} is on the host")
     engine = engine_of(None, device)
-    if isinstance(obj, (bool, int, float)):
+    if isinstance(obj, (bool, int, float, complex)):
         return full(engine, (), obj, dtype=dtype)
     if isinstance(obj, (list, tuple)):
         if any(isinstance(v, Matrix) for v in obj):

@@ -39,7 +39,11 @@ class NamespaceInfo:
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The dtypes that a Python number and an index take where nothing else decides."""
-        found = {"real floating": DEFAULT_OF_KIND["f"], "integral": DEFAULT_OF_KIND["i"]}
+        found = {
+            "real floating": DEFAULT_OF_KIND["f"],
+            "complex floating": DEFAULT_OF_KIND["c"],
+            "integral": DEFAULT_OF_KIND["i"],
+        }
         return {**found, "indexing": DEFAULT_OF_KIND["i"]}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:

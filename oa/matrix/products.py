@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from oa._schema import spec as sp
 from oa._schema.declare import gradient, primitive
-from oa._schema.dtype import HALVES, float32, promote
+from oa._schema.dtype import HALVES, complex64, float32, promote
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix.elementwise import astype, multiply
 from oa.matrix.reduce import sum
 from oa.matrix.shape import broadcast_to, permute_dims, reshape
+from oa.matrix.special import conjugated
 from oa.matrix.value import Matrix
 
 #: Batch axes that a kernel steps through with strides of their own.
@@ -28,8 +29,8 @@ def _matmul(a: Matrix, b: Matrix) -> Matrix:
 
 @gradient(_matmul)
 def _matmul_gradient(instance: Instance, ct: Matrix, a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
-    """dA = dC B^T and dB = A^T dC."""
-    return _matmul(ct, _swapped(b)), _matmul(_swapped(a), ct)
+    """dA = dC B^H and dB = A^H dC."""
+    return _matmul(ct, _swapped(conjugated(b))), _matmul(_swapped(conjugated(a)), ct)
 
 
 @primitive("matmul")
@@ -42,8 +43,8 @@ def _matmul_nt(a: Matrix, b: Matrix) -> Matrix:
 
 @gradient(_matmul_nt)
 def _matmul_nt_gradient(instance: Instance, ct: Matrix, a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
-    """dA = dC B and dB = dC^T A."""
-    return _matmul(ct, b), _matmul(_swapped(ct), a)
+    """dA = dC conj(B) and dB = dC^T conj(A)."""
+    return _matmul(ct, conjugated(b)), _matmul(_swapped(ct), conjugated(a))
 
 
 def _swapped(x: Matrix) -> Matrix:
@@ -89,7 +90,7 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
 
 
 def _product(a: Matrix, b: Matrix) -> Matrix:
-    if a.dtype is float32:
+    if a.dtype in (float32, complex64):
         return _matmul(a, b)
     if a.dtype in HALVES:
         return astype(_matmul(astype(a, float32), astype(b, float32)), a.dtype)
@@ -145,7 +146,7 @@ def mat_mul_nt(a: Matrix, b: Matrix) -> Matrix:
         raise ShapeError(
             f"matrix.mat_mul_nt: a {a.shape} and b {b.shape} must have rank 2 or more and equal last extents"
         )
-    if b.ndim > 2 or a.dtype is not float32:
+    if b.ndim > 2 or a.dtype not in (float32, complex64):
         return matmul(a, _swapped(b))
     rows = reshape(a, (_rows(a), a.shape[-1]))
     return reshape(_matmul_nt(rows, b), (*a.shape[:-1], b.shape[0]))

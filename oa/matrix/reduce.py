@@ -12,10 +12,10 @@ from oa._schema.dtype import HALVES, DType, bool_, float32, int32, uint32
 from oa._schema.op import Inference, Instance
 from oa._schema.spec import Spec, spec
 from oa.errors import DTypeError, ShapeError
-from oa.matrix.create import arange
-from oa.matrix.elementwise import astype, divide, equal, sqrt, square, where
+from oa.matrix.create import arange, ones
+from oa.matrix.elementwise import astype, divide, equal, multiply, ordered, sqrt, square, where
 from oa.matrix.indexing import gather
-from oa.matrix.shape import _broadcast_to, _reshape, broadcast_to, concat, reshape, slice
+from oa.matrix.shape import _broadcast_to, _reshape, broadcast_to, concat, permute_dims, reshape, slice
 from oa.matrix.value import Matrix
 
 Axis = Any
@@ -42,6 +42,7 @@ def peak(x: Matrix, axis: int, operation: str) -> Matrix:
     """The largest element along `axis`, kept as extent 1, to be subtracted against overflow: constant for the gradient."""
     if x.shape[axis] == 0:
         raise ShapeError(f"{operation}: axis {axis} of shape {x.shape} holds no elements")
+    ordered(x, operation)
     return _peak(x, (axis,))
 
 
@@ -85,13 +86,14 @@ def _over(x: Matrix, name: str, axis: Axis, keepdims: bool, *, nonempty: bool = 
 def _numeric(x: Matrix, operation: str) -> None:
     if x.dtype is bool_:
         raise DTypeError(f"{operation}: bool has no order or arithmetic; cast with .astype(oa.int32)")
+    ordered(x, operation)
 
 
 def _accumulator(x: Matrix, dtype: Any) -> Matrix:
     """Integers narrower than 32 bits and bool are summed in 32, as the array API standard has it."""
     if dtype is not None:
         return astype(x, dtype)
-    if x.dtype.is_float or x.dtype.itemsize >= 4:
+    if x.dtype.is_inexact or x.dtype.itemsize >= 4:
         return x
     return astype(x, uint32 if x.dtype.kind == "u" else int32)
 
@@ -139,21 +141,42 @@ def prod(x: Matrix, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fa
     >>> oa.matrix.prod(oa.matrix.from_list(engine, [2, 3, 4])).item()
     24
     """
-    return _over(_accumulator(x, dtype), "prod", axis, keepdims)
+    x = _accumulator(x, dtype)
+    return _folded(x, axis, keepdims) if x.dtype.is_complex else _over(x, "prod", axis, keepdims)
+
+
+def _folded(x: Matrix, axis: Axis, keepdims: bool) -> Matrix:
+    """The product of complex numbers over `axis` by halves: the first times the second half, until one element is left."""
+    axes = sp.normalize_axes(axis, x.ndim, "matrix.prod")
+    kept = [k for k in range(x.ndim) if k not in axes]
+    shape = tuple(x.shape[k] for k in kept)
+    n = math.prod(x.shape[k] for k in axes)
+    rows = reshape(permute_dims(x, [*kept, *axes]), (math.prod(shape), n))
+    rest = None
+    while n > 1:
+        if n % 2:
+            last = slice(rows, 1, n - 1, n)
+            rest = last if rest is None else multiply(rest, last)
+        n //= 2
+        rows = multiply(slice(rows, 1, 0, n), slice(rows, 1, n, 2 * n))
+    found = ones(x.engine, (math.prod(shape), 1), dtype=x.dtype) if n == 0 else rows
+    found = found if rest is None else multiply(found, rest)
+    full = tuple(1 if k in axes else e for k, e in enumerate(x.shape))
+    return reshape(found, full if keepdims else shape)
 
 
 def mean(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
-    """The arithmetic mean over `axis`, floating-point only; NaN over no elements.
+    """The arithmetic mean over `axis`, floating-point or complex only; NaN over no elements.
 
     Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
-    Dtypes: floating-point.
+    Dtypes: floating-point and complex.
     Gradient: g / n, repeated over `axis`.
     Raises: DTypeError for other dtypes; AxisError for an axis outside x or named twice.
 
     >>> oa.matrix.mean(oa.matrix.from_list(engine, [1.0, 2.0, 6.0])).item()
     3.0
     """
-    if not x.dtype.is_float:
+    if not x.dtype.is_inexact:
         raise DTypeError(f"matrix.mean: {x.dtype.name} is not floating-point; cast with .astype(oa.float32)")
     if x.dtype in HALVES:  # a sum may lie beyond its range
         return astype(mean(astype(x, float32), axis, keepdims=keepdims), x.dtype)
@@ -172,6 +195,7 @@ def var(x: Matrix, axis: Axis = None, *, correction: float = 0.0, keepdims: bool
     >>> oa.matrix.var(oa.matrix.from_list(engine, [1.0, 2.0, 3.0, 6.0])).item()
     3.5
     """
+    ordered(x, "matrix.var")
     if x.dtype in HALVES:
         return astype(var(astype(x, float32), axis, correction=correction, keepdims=keepdims), x.dtype)
     count = math.prod(x.shape[a] for a in sp.normalize_axes(axis, x.ndim, "matrix.var"))
@@ -197,7 +221,7 @@ def max(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
     """The largest element over `axis`; NaN if any is NaN. Ties share the gradient.
 
     Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
-    Dtypes: numeric.
+    Dtypes: real.
     Gradient: g, shared evenly by the elements that reach the result.
     Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x or named twice.
 
@@ -212,7 +236,7 @@ def min(x: Matrix, axis: Axis = None, *, keepdims: bool = False) -> Matrix:
     """The smallest element over `axis`; NaN if any is NaN. Ties share the gradient.
 
     Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
-    Dtypes: numeric.
+    Dtypes: real.
     Gradient: g, shared evenly by the elements that reach the result.
     Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x or named twice.
 
@@ -227,7 +251,7 @@ def argmax(x: Matrix, axis: int | None = None, *, keepdims: bool = False) -> Mat
     """The int32 index of the first largest element along `axis` (None: of the flattened value); NaN counts as largest.
 
     Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
-    Dtypes: numeric; the result is int32.
+    Dtypes: real; the result is int32.
     Gradient: none: the result is not floating-point.
     Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x.
 
@@ -242,7 +266,7 @@ def argmin(x: Matrix, axis: int | None = None, *, keepdims: bool = False) -> Mat
     """The int32 index of the first smallest element along `axis` (None: of the flattened value); NaN counts as smallest.
 
     Shapes: any; the result is x's without `axis`, or with extent 1 there where `keepdims`.
-    Dtypes: numeric; the result is int32.
+    Dtypes: real; the result is int32.
     Gradient: none: the result is not floating-point.
     Raises: ShapeError over no elements; DTypeError for bool; AxisError for an axis outside x.
 

@@ -40,7 +40,7 @@ def categorical_accuracy_count(logits: Matrix, labels: Matrix, mask: Matrix | No
     A row where `mask` is 0 or False does not count, whatever its label.
 
     Shapes: logits (..., classes), labels and mask (...); the result has rank 0.
-    Dtypes: numeric; labels are integers, the mask any; the result is uint32.
+    Dtypes: real; labels are integers, the mask any; the result is uint32.
     Gradient: none: the result is not floating-point.
     Raises: ShapeError where the shapes do not fit; DTypeError for labels that are no integers.
 

@@ -125,7 +125,7 @@ def _direct(x: Matrix) -> Matrix:
         return x
     place = arange(x.engine, extent)
     inside = less_equal(reshape(place, (1, 1, extent, 1)), reshape(place, (1, extent, 1, 1)))
-    spread = where(inside, reshape(x, (before, 1, extent, after)), 1.0 if x.dtype.is_float else 1)
+    spread = where(inside, reshape(x, (before, 1, extent, after)), 1.0 if x.dtype.is_inexact else 1)
     return prod(spread, axis=2, dtype=x.dtype)
 
 

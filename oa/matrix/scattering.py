@@ -227,7 +227,7 @@ def segment_max(rows: Matrix, segments: Matrix, count: int) -> Matrix:
     """The largest of the rows of each segment, as `segment_sum`, NaN if one is; the dtype's least (-inf) where there is none.
 
     Shapes: (n, ...) and (n,) give (count, ...).
-    Dtypes: numeric; segments are integers.
+    Dtypes: real; segments are integers.
     Gradient: to the largest row of each segment, shared at a tie.
     Raises: as `segment_sum`.
 
@@ -242,7 +242,7 @@ def segment_min(rows: Matrix, segments: Matrix, count: int) -> Matrix:
     """The smallest of the rows of each segment, as `segment_sum`, NaN if one is; the dtype's greatest (inf) where there is none.
 
     Shapes: (n, ...) and (n,) give (count, ...).
-    Dtypes: numeric; segments are integers.
+    Dtypes: real; segments are integers.
     Gradient: to the smallest row of each segment, shared at a tie.
     Raises: as `segment_sum`.
 

@@ -15,7 +15,7 @@ from oa._schema.scalar import Scalar
 from oa._schema.spec import Spec, spec
 from oa.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from oa.matrix.create import _scalar, full, zeros
-from oa.matrix.elementwise import astype, floor_divide, remainder
+from oa.matrix.elementwise import astype, floor_divide, ordered, remainder
 from oa.matrix.elementwise import where as chosen
 from oa.matrix.indexing import take
 from oa.matrix.reduce import sum
@@ -33,6 +33,7 @@ def sort_key(x: Matrix, descending: bool = False) -> Matrix:
     """uint32 (of 64-bit dtypes uint64) numbers below 2^`key_bits` in the order of x, or against it: -0.0 and 0.0 equal, all NaN
     equal and last."""
     found: Spec = x  # type: ignore[assignment]
+    ordered(x, "matrix.sort")
     body = _key(found, descending)
     return Inference((spec(body.dtype, found.shape),), (), body)  # type: ignore[return-value]
 
@@ -103,7 +104,7 @@ def searchsorted(
     int32, of v's shape. `sorter` gives the order that sorts a. NaN is sorted last.
 
     Shapes: v's.
-    Dtypes: any; a and v are promoted to their common dtype; the result is int32.
+    Dtypes: any real; a and v are promoted to their common dtype; the result is int32.
     Gradient: none: the result is not floating-point.
     Raises: ShapeError unless a has rank 1; ArgumentError for another `side`; DTypeError where dtypes have no common one.
 

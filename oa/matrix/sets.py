@@ -12,8 +12,9 @@ from oa.matrix.indexing import take
 from oa.matrix.reduce import any
 from oa.matrix.scan import cumulative_sum
 from oa.matrix.search import flat_nonzero, key_bits, lower_bound, sort_key
-from oa.matrix.shape import concat, expand_dims, reshape, slice
+from oa.matrix.shape import concat, reshape, slice
 from oa.matrix.sorting import inverse, order_of
+from oa.matrix.special import imag, real
 from oa.matrix.value import Matrix
 
 
@@ -50,7 +51,7 @@ class _Groups:
             self.order = full(x.engine, (0,), 0, dtype=int32)
             self.sorted, self.first, self.starts = flat, full(x.engine, (0,), False), self.order
             return
-        self.order = reshape(order_of(reshape(sort_key(flat), (1, x.size)), key_bits(x.dtype)), (x.size,))
+        self.order = _order(flat)
         self.sorted = take(flat, self.order)
         differs = not_equal(slice(self.sorted, 0, 1, None), slice(self.sorted, 0, 0, -1))
         self.first = concat([ones(x.engine, (1,), dtype=bool_), differs])
@@ -73,8 +74,18 @@ class _Groups:
         return reshape(take(group, places), self.x.shape)
 
 
+def _order(x: Matrix) -> Matrix:
+    """int32 indices that sort a rank-1 value stably; complex numbers by real and then by imaginary part."""
+    if x.dtype.is_complex:
+        first = _order(imag(x))
+        return take(first, _order(take(real(x), first)))
+    return reshape(order_of(reshape(sort_key(x), (1, x.size)), key_bits(x.dtype)), (x.size,))
+
+
 def unique_all(x: Matrix) -> UniqueAll:
     """The distinct elements in ascending order, with first places, inverse and counts; each NaN is distinct.
+
+    Complex numbers are ordered by real and then by imaginary part.
 
     Raises CaptureError inside a capture.
 
@@ -160,11 +171,10 @@ def isin(a: Any, b: Any, *, invert: bool = False) -> Matrix:
     except DTypeError as error:
         raise error from None
     x, values = astype(x, common), reshape(astype(values, common), (values.size,))
-    if values.size <= _FEW and x.ndim < 8:
-        hit = any(equal(expand_dims(x, x.ndim), values), axis=-1)
+    if values.size <= _FEW or common.is_complex:
+        hit = reshape(any(equal(reshape(x, (x.size, 1)), values), axis=-1), x.shape)
     else:
-        order = order_of(reshape(sort_key(values), (1, values.size)), key_bits(common))
-        ordered = take(values, reshape(order, (values.size,)))
+        ordered = take(values, _order(values))
         place = lower_bound(sort_key(ordered), sort_key(x))
         hit = equal(take(ordered, place), x) & (place < values.size)
     return logical_not(hit) if invert else hit

@@ -30,9 +30,9 @@ def sort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool = 
     The gradient goes to where each element came from.
 
     Shapes: any; the result has it too.
-    Dtypes: any.
+    Dtypes: any real.
     Gradient: g, to where each element came from.
-    Raises: AxisError for an axis outside x.
+    Raises: AxisError for an axis outside x; DTypeError for complex numbers.
 
     >>> oa.matrix.sort(oa.matrix.from_list(engine, [3, 1, 2]), descending=True).tolist()
     [3, 2, 1]
@@ -46,9 +46,9 @@ def argsort(x: Matrix, *, axis: int = -1, descending: bool = False, stable: bool
     """int32 indices along `axis` that sort x; equal elements keep their order, whatever `stable` says.
 
     Shapes: any; the result has it too.
-    Dtypes: any; the result is int32.
+    Dtypes: any real; the result is int32.
     Gradient: none: the result is not floating-point.
-    Raises: AxisError for an axis outside x.
+    Raises: AxisError for an axis outside x; DTypeError for complex numbers.
 
     >>> oa.matrix.argsort(oa.matrix.from_list(engine, [3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
@@ -90,7 +90,7 @@ def topk(x: Matrix, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Ma
     Raises ArgumentError unless 0 <= k <= extent.
 
     Shapes: x's, k along `axis`, of both.
-    Dtypes: any; indices are int32.
+    Dtypes: any real; indices are int32.
     Gradient: g of the values, to where each came from.
 
     >>> values, places = oa.matrix.topk(oa.matrix.from_list(engine, [3.0, 9.0, 5.0]), 2)

@@ -11,7 +11,7 @@ from oa._schema.dtype import bfloat16, float16, float32, float64, int32, int64, 
 from oa.errors import DTypeError
 from oa.matrix.create import zeros_like
 from oa.matrix.dtypes import result_type
-from oa.matrix.elementwise import positive
+from oa.matrix.elementwise import atan2, positive
 from oa.matrix.value import Matrix, Operand
 
 
@@ -106,32 +106,92 @@ def nextafter(a: Operand, b: Operand) -> Matrix:
     return {float16: _next16, bfloat16: _next_bfloat, float64: _next64}.get(found, _next32)(a, b)
 
 
+@pointwise(kinds="c")
+def _real(x: Matrix) -> Matrix:
+    return _call("real_part", x)
+
+
+@pointwise(kinds="c")
+def _imag(x: Matrix) -> Matrix:
+    return _call("imag_part", x)
+
+
+@pointwise(kinds="c")
+def _conj(x: Matrix) -> Matrix:
+    return _call("conj", x)
+
+
+@pointwise(kinds="c")
+def _angle(x: Matrix) -> Matrix:
+    return _call("angle", x)
+
+
+@pointwise(kinds="f")
+def _complex(re: Operand, im: Operand) -> Matrix:
+    return _call("complex", re, im)
+
+
 def real(x: Matrix) -> Matrix:
-    """The real part: of a real value the value itself.
+    """The real part, of a real dtype: of a real value the value itself.
 
     Shapes: any; the result has it too.
-    Dtypes: numeric.
+    Dtypes: numeric; of complex64 the result is float32, of complex128 float64.
     Gradient: g.
     Raises: DTypeError for bool.
 
     >>> oa.matrix.real(oa.matrix.from_list(engine, [1.5])).tolist()
     [1.5]
     """
-    return positive(x)
+    return _real(x) if x.dtype.is_complex else positive(x)
 
 
 def imag(x: Matrix) -> Matrix:
-    """The imaginary part: of a real value zeros.
+    """The imaginary part, of a real dtype: of a real value zeros.
 
     Shapes: any; the result has it too.
-    Dtypes: any.
-    Gradient: none: the result is constant.
+    Dtypes: any; of complex64 the result is float32, of complex128 float64.
+    Gradient: i g of a complex value; none of a real one, where the result is constant.
     Raises: ArgumentError for what is no Matrix.
 
     >>> oa.matrix.imag(oa.matrix.from_list(engine, [1.5])).tolist()
     [0.0]
     """
-    return zeros_like(x)
+    return _imag(x) if x.dtype.is_complex else zeros_like(x)
+
+
+def angle(x: Matrix) -> Matrix:
+    """The angle of a complex number, atan2(im, re), from -pi to pi; of a real one 0 or, below 0, pi.
+
+    Shapes: any; the result has it too.
+    Dtypes: floating-point and complex; the result has the dtype of the parts.
+    Gradient: i g / conj(x) of a complex value; 0 of a real one.
+    Raises: DTypeError for other dtypes.
+
+    >>> oa.matrix.angle(oa.matrix.from_list(engine, [1j, 2 + 0j])).tolist()
+    [1.5707963705062866, 0.0]
+    """
+    if x.dtype.is_complex:
+        return _angle(x)
+    return atan2(zeros_like(x), x)
+
+
+def complex(re: Operand, im: Operand) -> Matrix:
+    """re + i im from two real values, one of which may be a Python number.
+
+    Shapes: operands broadcast.
+    Dtypes: floating-point; of float64 the result is complex128, of other dtypes complex64.
+    Gradient: real(g) to re and imag(g) to im.
+    Raises: DTypeError for other dtypes; ShapeError where shapes do not broadcast.
+
+    >>> oa.matrix.complex(oa.matrix.ones(engine, 1), oa.matrix.full(engine, 1, 2.0)).tolist()
+    [(1+2j)]
+    """
+    return _complex(re, im)
+
+
+def conjugated(x: Matrix) -> Matrix:
+    """`conj` without an operation for real values."""
+    return _conj(x) if x.dtype.is_complex else x
 
 
 def conj(x: Matrix) -> Matrix:
@@ -139,13 +199,13 @@ def conj(x: Matrix) -> Matrix:
 
     Shapes: any; the result has it too.
     Dtypes: numeric.
-    Gradient: g.
+    Gradient: conj(g).
     Raises: DTypeError for bool.
 
-    >>> oa.matrix.conj(oa.matrix.from_list(engine, [1.5])).tolist()
-    [1.5]
+    >>> oa.matrix.conj(oa.matrix.from_list(engine, [1.5 + 2j])).tolist()
+    [(1.5-2j)]
     """
-    return positive(x)
+    return _conj(x) if x.dtype.is_complex else positive(x)
 
 
-__all__ = ["conj", "imag", "logaddexp", "nextafter", "real"]
+__all__ = ["angle", "complex", "conj", "imag", "logaddexp", "nextafter", "real"]

@@ -109,7 +109,7 @@ def histogram(
     NaN and elements outside count nowhere. Raises ArgumentError for no bins or an empty range.
 
     Shapes: x any; (bins,) and (bins + 1,).
-    Dtypes: any; edges have x's where that is floating-point, else float32.
+    Dtypes: any real; edges have x's where that is floating-point, else float32.
     Gradient: none: counts are not floating-point.
 
     >>> counts, edges = oa.matrix.histogram(oa.matrix.from_list(engine, [0.0, 1.0, 1.5, 4.0]), 2)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from oa._graph.node import again
-from oa._schema.dtype import bool_, common, int32, weak_kind
+from oa._schema.dtype import WEAK_KINDS, bool_, common, int32, weak_kind
+from oa._schema.op import Number
 from oa.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from oa.matrix.create import arange, from_numpy, full, ones
 from oa.matrix.elementwise import astype, equal, where
@@ -243,12 +244,12 @@ def _written(x: Matrix, value: Any) -> Matrix:
     """The value to write, in x's dtype."""
     if not isinstance(value, Matrix) and getattr(value, "shape", None) == ():
         value = value.item()
-    if isinstance(value, (bool, int, float)):
-        kinds = "bif"
-        if kinds.index(weak_kind(value)) > kinds.index("i" if x.dtype.kind == "u" else x.dtype.kind):
+    if isinstance(value, Number):
+        own = "i" if x.dtype.kind == "u" else x.dtype.kind
+        if WEAK_KINDS.index(weak_kind(value)) > WEAK_KINDS.index(own):
             raise DTypeError(f"assignment of {value!r} to a {x.dtype.name} value; cast the value first")
         return full(x.engine, (), value, dtype=x.dtype)
-    if not isinstance(value, Matrix) and np.asarray(value).dtype.kind not in "biuf":
+    if not isinstance(value, Matrix) and np.asarray(value).dtype.kind not in "biufc":
         raise DTypeError(
             f"assignment: the value is {shown(value)}; wanted a Matrix, a Python number or an array of numbers"
         )

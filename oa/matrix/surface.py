@@ -21,7 +21,7 @@ _ABOUT_ARGUMENTS = (ShapeError, DTypeError, AxisError, ArgumentError, EngineMism
 #: What Python raises where an argument is not what it should be.
 _RAW = (TypeError, AttributeError, ValueError, OverflowError, LookupError, ArithmeticError)
 #: Aliases that annotations use.
-_MEANING = {"Axis": "int | Sequence[int] | None", "Operand": "Matrix | bool | int | float"}
+_MEANING = {"Axis": "int | Sequence[int] | None", "Operand": "Matrix | bool | int | float | complex"}
 _WORDS = {
     "Matrix": "a Matrix",
     "Operand": "a Matrix or a Python number",
@@ -31,6 +31,7 @@ _WORDS = {
     "AdamW": "an AdamW",
     "int": "an int",
     "float": "a number",
+    "complex": "a number",
     "bool": "a bool",
     "str": "a str",
     "Axis": "an int, a sequence of ints or None",
@@ -117,7 +118,7 @@ def _shown(signature: inspect.Signature) -> str:
 
 def shown(value: Any) -> str:
     """A value as a message shows it."""
-    if value is None or isinstance(value, (str, bytes, bool, int, float)):
+    if value is None or isinstance(value, (str, bytes, bool, int, float, complex)):
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:37]}..."
     if isinstance(value, (list, tuple, dict)) and not value:
@@ -185,6 +186,8 @@ def fits(value: Any, annotation: str) -> bool:
         return hasattr(value, "__index__")
     if head == "float":
         return isinstance(value, Number) or (hasattr(value, "__float__") and not hasattr(value, "__len__"))
+    if head == "complex":
+        return isinstance(value, complex) or fits(value, "float")
     if head == "str":
         return isinstance(value, str)
     if head in ("Schedule", "Callable"):

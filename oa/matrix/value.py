@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oa.engine import Engine
 
 #: What an elementwise operation takes: a Matrix, or a Python number (weak: it takes the dtype of the Matrix it meets).
-Operand = Union["Matrix", bool, int, float]
+Operand = Union["Matrix", bool, int, float, complex]
 
 
 @add_value_type

@@ -7,6 +7,7 @@ import math
 from oa import matrix
 from oa.errors import ArgumentError, DTypeError, ShapeError
 from oa.matrix import Matrix
+from oa.matrix.elementwise import ordered
 from oa.matrix.indexing import classes
 
 #: Score of a forbidden position: finite, so that no gradient meets inf - inf, and so low that its weight is exactly zero.
@@ -35,6 +36,7 @@ def layer_norm(x: Matrix, weight: Matrix, bias: Matrix, eps: float = 1e-5) -> Ma
         if value.shape != x.shape[-1:]:
             raise ShapeError(f"layer_norm: {name} has shape {value.shape}; x {x.shape} wants {x.shape[-1:]}")
     check_spread(eps, "layer_norm")
+    ordered(x, "layer_norm")  # the square of a complex deviation is no spread
     centred = x - matrix.mean(x, axis=-1, keepdims=True)
     variance = matrix.mean(centred * centred, axis=-1, keepdims=True)
     scale = 1.0 / matrix.sqrt(variance + eps)  # once a row, so that an element costs multiplications only
@@ -84,7 +86,7 @@ def dropout(x: Matrix, p: float = 0.5) -> Matrix:
     """Each element is zeroed with probability p, the others are divided by 1 - p. Draws from the engine's random state.
 
     Shapes: any; the result has it too.
-    Dtypes: floating-point.
+    Dtypes: floating-point and complex.
     Gradient: g / (1 - p) where the element was kept, 0 elsewhere.
 
     Raises:

@@ -109,7 +109,7 @@ class GradientTape:
         found = value if isinstance(value, Typed) else getattr(value, "value", None)
         if not isinstance(found, Typed):
             raise ArgumentError(f"tape.watch: got {type(value).__name__}; wanted a Matrix or a Parameter")
-        if not found._value.spec.dtype.is_float:
+        if not found._value.spec.dtype.is_inexact:
             raise ArgumentError(
                 f"tape.watch: a {found._value.spec.dtype.name} value has no gradient; wanted float32"
             )
@@ -161,6 +161,10 @@ class GradientTape:
             if target._value.spec.size != 1:
                 raise TapeError(
                     f"tape.gradient: the target has shape {target._value.spec.shape}; wanted one element, or a seed"
+                )
+            if target._value.spec.dtype.is_complex:
+                raise TapeError(
+                    "tape.gradient: the target is complex; a loss is real: take matrix.real(target) or matrix.abs(target)"
                 )
             seed = matrix.ones_like(target)
         elif not isinstance(seed, Typed):
@@ -228,7 +232,7 @@ def _keeps(instance: Instance, watched: tuple[bool, ...]) -> tuple[tuple[str | i
     """What the gradient rule names when these operands are watched: by name or position, each an operand or, as -1, the
     result. None when nothing flows back."""
     kind = instance.op.kind
-    if not instance.outs[0].dtype.is_float:
+    if not instance.outs[0].dtype.is_inexact:
         return None
     if kind == "composite":
         return tuple((k, k) for k in range(len(watched)))

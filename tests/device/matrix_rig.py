@@ -47,7 +47,7 @@ def place(engine: Any, array: Array, layout: str) -> Any:
 
 def untouched(x: Any) -> Any:
     """x computed twice over without changing a bit: a neighbour to fuse with."""
-    if x.dtype.kind in "if":
+    if x.dtype.kind in "ifc":
         return m.negative(m.negative(x))
     if x.dtype.kind == "b":
         return m.logical_not(m.logical_not(x))
@@ -58,7 +58,7 @@ def with_neighbours(function: Callable[..., Any], operands: Sequence[Any]) -> tu
     """The function between neighbours: (its result, other values computed from it)."""
     result = function(*(untouched(x) for x in operands))
     others = [untouched(result)]
-    if result.ndim and result.size and result.dtype.kind != "b":
+    if result.ndim and result.size and result.dtype.kind not in "bc":
         others.append(m.max(result, axis=-1))
     return result, others
 
@@ -88,6 +88,6 @@ def run(
 def check_neighbours(found: Array, neighbours: Sequence[Any]) -> None:
     """What was computed beside the result agrees with it."""
     copy, *rest = (n.to_numpy() for n in neighbours)
-    assert np.array_equal(copy, found, equal_nan=found.dtype.kind == "f")
+    assert np.array_equal(copy, found, equal_nan=found.dtype.kind in "fc")
     for top in rest:
         assert np.array_equal(top, np.max(found, axis=-1), equal_nan=found.dtype.kind == "f")

@@ -211,6 +211,9 @@ def test_a_hint_casts_to_what_is_accepted() -> None:
             if dtype.kind not in operation.kinds:
                 with pytest.raises(errors.DTypeError) as caught:
                     operation.check_kind(dtype)
+                if dtype.is_complex:
+                    assert "matrix.real(x)" in str(caught.value)
+                    continue
                 target = re.search(r"astype\(oa\.(\w+)\)", str(caught.value))
                 assert target is not None and getattr(oa, target[1]).kind in operation.kinds
 

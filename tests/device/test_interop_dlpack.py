@@ -130,8 +130,6 @@ def test_other_producers(any_engine: Any, kind: type[Producer]) -> None:
 def test_refusals(any_engine: Any) -> None:
     with pytest.raises(oa.errors.ArgumentError, match=r"Producer is on device \(2, 1\); copy it to the host"):
         m.from_dlpack(Producer(np.ones(2), (2, 1)), device=any_engine)
-    with pytest.raises(oa.errors.DTypeError, match="complex64"):
-        m.from_dlpack(np.ones(2, np.complex64), device=any_engine)
     with pytest.raises(oa.errors.CopyError, match="copy=False"):
         m.from_dlpack(np.ones(2), device=any_engine, copy=False)
     with pytest.raises(oa.errors.CopyError, match="copy=False"):
@@ -192,8 +190,7 @@ def test_torch_views(any_engine: Any, torch: Any) -> None:
 def test_torch_refusals(any_engine: Any, torch: Any) -> None:
     with pytest.raises(BufferError, match="gradient"):
         m.from_dlpack(torch.ones(2, requires_grad=True), device=any_engine)
-    with pytest.raises(oa.errors.DTypeError, match="complex64"):
-        m.from_dlpack(torch.ones(2, dtype=torch.complex64), device=any_engine)
+    assert m.from_dlpack(torch.ones(2, dtype=torch.complex64), device=any_engine).tolist() == [1, 1]
 
 
 def test_a_matrix_is_no_buffer(any_engine: Any) -> None:

@@ -25,6 +25,7 @@ class Hand:
         self.row = m.zeros(engine, (3,))
         self.i = m.zeros(engine, (2, 3), dtype="int32")
         self.b = m.zeros(engine, (2, 3), dtype="bool")
+        self.c = m.zeros(engine, (2, 3), dtype="complex64")
         self.s = m.zeros(engine, ())
         self.cube = m.zeros(engine, (2, 3, 4))
 
@@ -84,7 +85,16 @@ DTYPES: list[tuple[str, Mistake, type[Exception], list[str]]] = [
     ("unknown", lambda h: m.zeros(h.engine, (2,), dtype="float65"), errors.DTypeError, ["float65", "float32", "uint8"]),
     ("wider", lambda h: m.from_numpy(h.engine, np.zeros(2, np.longdouble)),
      errors.DTypeError, ["matrix.from_numpy", np.dtype(np.longdouble).name, "dtype=oa.float32"]),
-    ("complex", lambda h: m.from_numpy(h.engine, np.zeros(2, complex)), errors.DTypeError, ["matrix.from_numpy", "complex128"]),
+    ("complex", lambda h: m.from_numpy(h.engine, np.zeros(2, complex), dtype="float32"),
+     errors.DTypeError, ["matrix.from_numpy", "float32", "complex64"]),
+    ("complex-to-real", lambda h: h.c.astype("float32"), errors.DTypeError, ["matrix.astype", "complex64", "matrix.real"]),
+    ("complex-order", lambda h: h.c < h.c, errors.DTypeError, ["matrix.less", "complex64", "matrix.abs"]),
+    ("complex-max", lambda h: m.max(h.c), errors.DTypeError, ["matrix.max", "complex64", "matrix.abs"]),
+    ("complex-sort", lambda h: m.sort(h.c), errors.DTypeError, ["matrix.sort", "complex64", "matrix.real"]),
+    ("complex-var", lambda h: m.var(h.c), errors.DTypeError, ["matrix.var", "complex64"]),
+    ("complex-number", lambda h: h.i * 1j, errors.DTypeError, ["matrix.multiply", "complex", "int32", "astype(oa.complex64)"]),
+    ("complex-full", lambda h: m.full(h.engine, 2, 1j, dtype="int32"), errors.DTypeError, ["matrix.full", "1j", "int32"]),
+    ("complex-mixed", lambda h: h.i + h.c, errors.DTypeError, ["matrix.add", "int32", "complex64"]),
     ("words", lambda h: m.from_numpy(h.engine, np.array(["a"])), errors.DTypeError, ["matrix.from_numpy"]),
     ("read_f32", lambda h: h.i.read_f32(), errors.OaError, ["read_f32", "int32", "astype"]),
     ("watch", lambda h: GradientTape().watch(h.i), errors.OaError, ["tape.watch", "int32", "float32"]),

@@ -35,7 +35,10 @@ def test_every_public_function_is_described() -> None:
 def test_what_a_declaration_knows() -> None:
     exp = ENTRIES["matrix.exp"]
     assert exp.gradient == "x: g * r."
-    assert exp.devices() == {"": ("float16", "float32", "bfloat16"), "float64 and int64": ("float64",)}
+    assert exp.devices() == {
+        "": ("float16", "float32", "complex64", "bfloat16"),
+        "float64 and int64": ("float64", "complex128"),
+    }
     assert ENTRIES["matrix.divide"].gradient == "a: g / b; b: -(g * r / b)."
     assert ENTRIES["matrix.subtract"].gradient == "a: g; b: -g."
     assert ENTRIES["matrix.floor"].gradient == "0 everywhere."
@@ -117,7 +120,10 @@ def test_one_operation_in_a_terminal(capsys: pytest.CaptureFixture[str], name: s
 def test_operations_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["name"] for row in json.loads(said(capsys, "--json"))] == list(ENTRIES)
     one = json.loads(said(capsys, "exp", "--json"))
-    assert (one["area"], one["devices"]["every"]) == ("Elementwise", ["float16", "float32", "bfloat16"])
+    assert (one["area"], one["devices"]["every"]) == (
+        "Elementwise",
+        ["float16", "float32", "complex64", "bfloat16"],
+    )
 
 
 def test_an_unknown_operation(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,10 +35,11 @@ def common(left: str, right: str) -> str | None:
         if left == right:
             return left
         other = left if right == "bfloat16" else right
-        return {"float16": "float32", "float32": "float32", "float64": "float64"}.get(other)
+        kept = {name: name for name in ("float32", "float64", "complex64", "complex128")}
+        return {"float16": "float32", **kept}.get(other)
     kinds = {np.dtype(left).kind, np.dtype(right).kind}
     found = np.result_type(left, right)
-    defined = len(kinds) == 1 or (kinds == {"i", "u"} and found.kind == "i")
+    defined = len(kinds) == 1 or (kinds == {"i", "u"} and found.kind == "i") or kinds == {"f", "c"}
     return found.name if defined and found.name in NAMES else None
 
 
@@ -58,7 +59,7 @@ def test_dtypes(name: str) -> None:
     assert dtype is as_dtype(np.dtype(name)) is as_dtype(dtype) is pickle.loads(pickle.dumps(dtype))
     assert dtype.itemsize == np.dtype(name).itemsize
     assert repr(dtype) == f"oa.{name}"
-    for wrong in ("float8", "complex128", object(), 3):
+    for wrong in ("float8", "complex256", object(), 3):
         with pytest.raises(errors.DTypeError, match="float32"):
             as_dtype(wrong)
 

@@ -17,7 +17,7 @@ import oa
 from oa import _device, ml
 from oa import matrix as m
 from oa._kernel.emit import spirv as sp
-from oa._schema.dtype import ALL, CAPABILITIES
+from oa._schema.dtype import ALL, CAPABILITIES, as_dtype
 from oa._vk.null import NullDevice
 from oa.engine import Engine
 from oa.errors import ArgumentError, DTypeError, Unsupported
@@ -83,7 +83,7 @@ MAKERS: dict[str, Callable[[Any, Any], Any]] = {
 def test_a_lacking_dtype_is_refused_with_the_cast(
     small: Engine, large: Engine, maker: str, dtype: Any
 ) -> None:
-    cast = {"int64": "int32", "uint64": "uint32", "float64": "float32"}[dtype.name]
+    cast = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}[dtype.name]
     lacks = CAPABILITIES[dtype][0]
     with pytest.raises(Unsupported, match=rf"{dtype.name}.*SwiftShader.*lacks {lacks}.*oa\.{cast}"):
         MAKERS[maker](small, dtype)
@@ -160,23 +160,25 @@ def test_kernels_need_no_capability_that_is_missing(small: Engine, name: str, dt
 
 def test_supports_of_operations(large: Engine, small: Engine) -> None:
     table = {
-        "exp": "float16 float32 float64 bfloat16",
+        "exp": "float16 float32 float64 complex64 complex128 bfloat16",
+        "cosh": "float16 float32 float64 complex64 complex128 bfloat16",
+        "maximum": " ".join(d.name for d in ALL if d is not oa.bool_ and not d.is_complex),
         "matrix.add": " ".join(d.name for d in ALL if d is not oa.bool_),
-        "bitwise_and": " ".join(d.name for d in ALL if not d.is_float),
+        "bitwise_and": " ".join(d.name for d in ALL if not d.is_inexact),
         "uniform": "float32",
         "bernoulli": "bool",
         "integers": "int8 int16 int32 uint8 uint16 uint32",
-        "sort": " ".join(d.name for d in ALL),
+        "sort": " ".join(d.name for d in ALL if not d.is_complex),
         "unique_values": " ".join(d.name for d in ALL),
         "take": " ".join(d.name for d in ALL),
-        "mean": "float16 float32 float64 bfloat16",
+        "mean": "float16 float32 float64 complex64 complex128 bfloat16",
         "ml.layer_norm": "float16 float32 float64 bfloat16",
     }
     for name, dtypes in table.items():
         found = [d.name for d in ALL if large.supports(d, name)]
         assert found == [d.name for d in ALL if d.name in dtypes.split()], name
         narrow = [d.name for d in ALL if small.supports(d, name)]
-        assert narrow == [n for n in found if not n.endswith("64")], name
+        assert narrow == [n for n in found if as_dtype(n) not in CAPABILITIES], name
     assert large.supports(oa.float32, m.exp)
     assert large.supports("float32", ml.layer_norm)
 

@@ -108,6 +108,8 @@ def same_bits(a: Array, b: Array) -> bool:
     """Equal shape, dtype and bits; a NaN equals any NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    if a.dtype.kind == "c":
+        return same_bits(a.real, b.real) and same_bits(a.imag, b.imag)
     if a.dtype.kind != "f":
         return bool(np.array_equal(a, b))
     left, right = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
