@@ -40,8 +40,8 @@ def kernels(engine: Any, function: Callable[[], Any], *without: str) -> list[str
 
 
 def chain(engine: Any) -> Callable[[], Any]:
-    """All that the passes look for: a quotient by a row's sum, a product and a sum, a sum."""
-    x, y = m.from_numpy(engine, data(33, 70)), m.from_numpy(engine, data(33, 70, seed=2))
+    """All that the passes look for: a quotient by a row's sum, a product and a sum, a sum too long for registers."""
+    x, y = m.from_numpy(engine, data(5, 9001)), m.from_numpy(engine, data(5, 9001, seed=2))
     return lambda: m.exp(x) * y + x / m.sum(m.exp(x), axis=1, keepdims=True)
 
 
