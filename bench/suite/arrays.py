@@ -42,6 +42,8 @@ def run(options: argparse.Namespace) -> list[Report]:
         report = Report("arrays", {**describe(engine), "elements": f"{count:,} elements"})
         bench = Bench(engine, arrays, [] if software else _gpus(report), quick=options.quick)
         for case in CASES:
+            if options.only and case.name.partition(",")[0] not in ("copy", options.only):
+                continue
             if not software and time.perf_counter() - began > DEADLINE:
                 report.notes.append(f"{case.name}: left out, {DEADLINE:g} s had passed")
                 continue

@@ -63,6 +63,15 @@ def assigned(e: Any) -> None:
     assert view.tolist() == [1.0, 1.0]
 
 
+@says("`/` of integers and bools")
+def divided(e: Any) -> None:
+    x = m.from_list(e, [1, 3, 0])
+    assert (x / 2).dtype is oa.float32 and (x / 2).tolist() == [0.5, 1.5, 0.0]
+    assert (m.from_list(e, [True]) / m.from_list(e, [True])).dtype is oa.float32
+    assert (x / 0).tolist()[:2] == [np.inf, np.inf]
+    assert (m.from_list(e, [16_777_217]) / 1).tolist() == [16_777_216.0]
+
+
 @says("evaluation")
 def deferred(e: Any) -> None:
     x = m.ones(e, (2,)) + 1.0
@@ -240,6 +249,29 @@ def flat(e: Any) -> None:
     x = m.from_list(e, [[1.0, 2.0], [3.0, 4.0]])
     assert x.to_list() == x.read_f32() == [1.0, 2.0, 3.0, 4.0]
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_what_is_to_be_written_for_numpys_names_works(any_engine: Any) -> None:
+    """The lines of the list run, on a value x of rank 2 and others that they name."""
+    lines = re.findall(r"^- `np\.\w+[^`]*`.*?: `([^`]+)`$", PAGE, re.MULTILINE)
+    assert len(lines) > 10
+    x = m.from_list(any_engine, [[3.0, float("nan")], [1.0, 2.0]])
+    given = {
+        "x": x,
+        "y": m.ones_like(x),
+        "w": m.ones_like(x),
+        "edges": m.from_list(any_engine, [0.0, 2.0]),
+        "n": 3,
+    }
+    given |= {
+        "i": m.from_list(any_engine, [0, 2, 2]),
+        "v": m.from_list(any_engine, [1.0, 2.0]),
+        "matrix": m,
+        "oa": oa,
+    }
+    for line in lines:
+        found = eval(line, given)  # the page's own lines
+        (found[0] if isinstance(found, tuple) else found).tolist()
 
 
 def test_every_row_is_checked() -> None:
