@@ -211,7 +211,7 @@ _FROM_HOST = frozenset({"asarray", "from_dlpack", "from_list", "from_numpy"})
 _GIVEN: dict[str, Any] = {
     "axis": 0, "k": 1, "count": 2, "repeats": 2, "shift": 1, "pad_width": 1, "q": 0.5, "key": slice(None), "fill_value": 1,
     "start": 0, "stop": 2, "num": 2, "n_rows": 2, "source": 0, "destination": 0, "values": [1.0], "subscripts": "ij,jk->ik",
-    "max_norm": 1.0, "parts": 1, "n": 2, "gamma": 0.5,
+    "max_norm": 1.0, "parts": 1, "n": 2, "gamma": 0.5, "value": 1,
 }  # fmt: skip
 _INDICES = frozenset({"indices", "labels", "repeats", "segments", "targets"})
 

@@ -26,7 +26,7 @@ from tests.oracle.matrix import POINTWISE
 Array = np.ndarray[Any, Any]
 ALL = widened(np.arange(65536, dtype=np.uint16))
 #: Several operations, each of which rounds.
-COMPOSED = ("gelu", "gelu_tanh", "logaddexp", "silu")
+COMPOSED = ("gelu", "gelu_tanh", "logaddexp", "silu", "softsign")
 SHAPES = ((), (1,), (3,), (0, 4), (7, 13), (2, 3, 33), (65,), (64,))
 
 

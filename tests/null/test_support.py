@@ -35,7 +35,7 @@ def opened(name: str) -> Engine:
     engine._instance = SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
     one = card(name) if name.startswith("radv") else snapshot(name)  # RADV without a card has no memory
     engine.device = NullDevice(one, _device.plan(one))  # type: ignore[assignment]
-    engine._open(0)
+    engine._open(0, "stable")
     return engine
 
 
