@@ -49,7 +49,9 @@ def main() -> int:
     parser.add_argument(
         "--device", default=os.environ.get("OA_DEVICE") or "auto", help="as oa.Engine takes it"
     )
-    parser.add_argument("--only", metavar="NAME", help="of suite `arrays` the operation of this name alone, and the copy")
+    parser.add_argument(
+        "--only", metavar="NAME", help="of suite `arrays` the operation of this name alone, and the copy"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that a suite works")
     parser.add_argument("--floors", action="store_true", help="exit 1 where an aim of floors.toml is missed")
     parser.add_argument("--out", metavar="FILE", help="the JSON file (default: bench/results/, or $OUT)")
