@@ -32,6 +32,7 @@ from oa._run.clock import Clock, Event
 from oa._run.executor import Executor
 from oa._run.pool import Pool, Storage
 from oa._run.profiler import Profiler, Row
+from oa._run.sharing import Sharing
 from oa._run.transfer import Transfer
 from oa._schema import call
 from oa._schema import scalar as sc
@@ -53,6 +54,7 @@ from oa.errors import (
 )
 from oa.evidence import Evidence, limit_of, whole
 from oa.family import Specialising
+from oa.lending import Lending
 from oa.opening import numeric_of, opened
 from oa.plan import CapturedPlan, capture
 from oa.programs import Programs
@@ -75,7 +77,7 @@ _DEFAULT = threading.local()
 _NOTICED: set[str] = set()
 
 
-class Engine(Capable, Evidence, Specialising):
+class Engine(Capable, Evidence, Lending, Specialising):
     """Owns one Vulkan device. Operations on its values are recorded at once and run when a value is read or `flush` is called.
 
     A `with` block closes it at its end; inside, it is what operations without an engine argument run on.
@@ -136,6 +138,7 @@ class Engine(Capable, Evidence, Specialising):
         self._clock = Clock(self.device)
         self._pool = Pool(self.device, self._clock)
         self._transfer = Transfer(self.device, self._pool, self._clock)
+        self._sharing = Sharing(self.device, self._pool, self._clock, self._transfer)
         self._executor = Executor(self.device, self._pool, self._clock, CONFIG.cache_dir, self._transfer)
         parts = (self.device, self._pool, self._transfer, self._executor, self._clock)
         self._tuning = Tuning(*parts, ignored=numeric == "deterministic")
@@ -148,7 +151,8 @@ class Engine(Capable, Evidence, Specialising):
         guard(self)
         self._seed = whole(seed, "Engine: seed") & 0xFFFFFFFFFFFFFFFF
         self._draws = 0
-        owned = (self._executor, self._transfer, self._pool, self._clock, self.device, self._instance)
+        used = (self._executor, self._transfer, self._sharing, self._pool, self._clock)
+        owned = (*used, self.device, self._instance)
         self._dropped = weakref.finalize(self, _LEFT.append, owned)
         self._dropped.atexit = False
         _OPEN.add(self)
@@ -357,6 +361,7 @@ class Engine(Capable, Evidence, Specialising):
             self._run(batch, roots)
         else:
             self._batch = Batch()
+        self._sharing.settle()
 
     def _run(self, batch: Batch, roots: list[Value]) -> None:
         try:
@@ -631,17 +636,14 @@ def _after_fork() -> None:
     _DEFAULT.__dict__.clear()
 
 
-def _free(
-    executor: Executor, transfer: Transfer, pool: Pool, clock: Clock, device: Any, instance: Any
-) -> None:
+def _free(executor: Executor, transfer: Transfer, sharing: Sharing, *rest: Any) -> None:
     """Wait for what runs and free everything that an engine owned."""
     with contextlib.suppress(OaError):
         executor.close()
         transfer.close()
-    pool.close()
-    clock.close()
-    device.close()
-    instance.close()
+        sharing.close()
+    for part in rest:  # pool, clock, device, instance
+        part.close()
 
 
 def _free_left() -> None:

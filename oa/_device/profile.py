@@ -155,7 +155,9 @@ def plan(
         raise Unsupported(f"{snapshot.name} lacks {', '.join(lacks)}, needed by the {name} profile{hint}")
     rule = table(name)
     api = (int(rule["api"][0]), int(rule["api"][1]))
-    wanted = (*rule["required"], *rule["wanted"], *extra)
+    shared = table("devices")["cuda"]
+    sharing = shared["wanted"] if snapshot.driver_id in shared["drivers"] else ()
+    wanted = (*rule["required"], *rule["wanted"], *sharing, *extra)
     features = {feature for feature in wanted if _available(snapshot, feature, api)}
     if absent := [feature for feature in extra if feature not in features]:
         raise Unsupported(f"{snapshot.name} lacks {', '.join(absent)}")

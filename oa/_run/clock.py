@@ -74,6 +74,27 @@ class Clock:
         self._recent.append((value, what))
         return value
 
+    def signal(self, timeline: Any, value: int) -> None:
+        """Set another timeline once everything submitted so far has finished."""
+        self.check()
+        try:
+            self.device.submit((), signal=(timeline, value))
+        except DeviceLost as cause:
+            raise self.lost(cause) from cause
+
+    def follow(self, timeline: Any, value: int, what: str) -> int:
+        """Let whatever is submitted from now on wait for another timeline; return the value that says it was reached."""
+        self.check()
+        self.room()
+        mine = self.submitted + 1
+        try:
+            self.device.submit((), wait=((timeline, value),), signal=(self._timeline, mine))
+        except DeviceLost as cause:
+            raise self.lost(cause) from cause
+        self.submitted = mine
+        self._recent.append((mine, what))
+        return mine
+
     def _find_out(self, value: int) -> None:
         """Let the driver say whether `value` was submitted: waiting for everything is the only way to ask."""
         try:

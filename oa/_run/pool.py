@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from oa._run.clock import Clock
 from oa._run.ranges import Ranges
@@ -38,6 +38,8 @@ _FIT = 0.75
 #: A place is a block's serial number and an offset of this many bits.
 _OFFSET_BITS = 48
 _OFFSET = (1 << _OFFSET_BITS) - 1
+#: Serial number of the first exportable block, so that places of two pools differ.
+_SHARED = 1 << 32
 
 
 def _classes() -> tuple[int, ...]:
@@ -55,7 +57,7 @@ _CLASS = _classes()
 class Block:
     """One buffer of the device and what storages need to know of it."""
 
-    __slots__ = ("base", "buffer", "drop", "kind", "map", "serial")
+    __slots__ = ("base", "buffer", "drop", "imported", "kind", "map", "serial")
 
     def __init__(self, serial: int, kind: str, buffer: Buffer, drop: Callable[[_Dropped], None]) -> None:
         self.serial = serial
@@ -64,6 +66,11 @@ class Block:
         self.base = buffer.address
         self.map = buffer.map
         self.drop = drop
+        self.imported: Any = None  #: what another API made of it, freed with the last reference
+
+
+def _forget(dropped: _Dropped) -> None:
+    """A range of a block that is gone."""
 
 
 _Dropped = tuple[int, int, int, Block]  # size, place, last use, block
@@ -122,7 +129,12 @@ class Pool:
     """
 
     def __init__(
-        self, device: Device, clock: Clock, memory: str = "device", limit: int | None = None
+        self,
+        device: Device,
+        clock: Clock,
+        memory: str = "device",
+        limit: int | None = None,
+        exportable: bool = False,
     ) -> None:
         limits = device.profile.limits
         self.clock = clock
@@ -140,7 +152,8 @@ class Pool:
         self.peak = 0
         self._device = device
         self._memory = memory
-        self._serials = count(1)
+        self._exportable = exportable
+        self._serials = count(_SHARED if exportable else 1)
         self._blocks: dict[int, Block] = {}
         self._dropped: deque[_Dropped] = deque()
         #: Dropped ranges by size, not merged yet, each list a heap: exact reuse is cheap, and the lowest place first makes a
@@ -248,7 +261,11 @@ class Pool:
             if size > self._budget_left():
                 continue
             try:
-                buffer = self._device.buffer(size, self._memory)
+                buffer = (
+                    self._device.buffer(size, self._memory, True)
+                    if self._exportable
+                    else self._device.buffer(size, self._memory)
+                )
             except OutOfMemory:
                 continue
             block = Block(next(self._serials), kind, buffer, self._dropped.append)
@@ -302,6 +319,10 @@ class Pool:
             largest=stats.largest_free,
         )
 
+    def owns(self, storage: Storage) -> bool:
+        """Whether the storage is a part of one of this pool's blocks."""
+        return self._blocks.get(storage.block.serial) is storage.block
+
     def collect(self) -> None:
         """Take back what was dropped since the last call."""
         dropped, bins = self._dropped, self._bins
@@ -343,6 +364,7 @@ class Pool:
         block = self._blocks.pop(serial)
         self.reserved -= block.buffer.size
         block.map = None
+        block.drop = _forget
         block.buffer.close()
 
     @property

@@ -31,6 +31,8 @@ VK_ERROR_OUT_OF_DEVICE_MEMORY = -2
 VK_ERROR_OUT_OF_HOST_MEMORY = -1
 VK_ERROR_OUT_OF_POOL_MEMORY = -1000069000
 VK_ERROR_TOO_MANY_OBJECTS = -10
+VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT = 1
+VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT = 1
 VK_FORMAT_R32G32B32A32_UINT = 0x6B
 VK_FORMAT_R32G32_UINT = 0x65
 VK_FORMAT_R32_UINT = 0x62
@@ -82,11 +84,15 @@ STRUCTURE_TYPE: dict[str, int] = {
     "VkDescriptorSetLayoutCreateInfo": 32,
     "VkDeviceCreateInfo": 3,
     "VkDeviceQueueCreateInfo": 2,
+    "VkExportMemoryAllocateInfo": 1000072002,
+    "VkExportSemaphoreCreateInfo": 1000077000,
+    "VkExternalMemoryBufferCreateInfo": 1000072000,
     "VkImageMemoryBarrier2": 1000314002,
     "VkInstanceCreateInfo": 1,
     "VkMemoryAllocateFlagsInfo": 1000060000,
     "VkMemoryAllocateInfo": 5,
     "VkMemoryBarrier2": 1000314000,
+    "VkMemoryGetFdInfoKHR": 1000074002,
     "VkPhysicalDevice16BitStorageFeatures": 1000083000,
     "VkPhysicalDevice8BitStorageFeatures": 1000177000,
     "VkPhysicalDeviceBufferDeviceAddressFeatures": 1000257000,
@@ -127,6 +133,7 @@ STRUCTURE_TYPE: dict[str, int] = {
     "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo": 1000225001,
     "VkQueryPoolCreateInfo": 11,
     "VkSemaphoreCreateInfo": 9,
+    "VkSemaphoreGetFdInfoKHR": 1000079001,
     "VkSemaphoreSubmitInfo": 1000314005,
     "VkSemaphoreTypeCreateInfo": 1000207002,
     "VkSemaphoreWaitInfo": 1000207004,
@@ -377,11 +384,13 @@ DEVICE_COMMANDS: tuple[str, ...] = (
     "vkGetBufferDeviceAddress",
     "vkGetBufferMemoryRequirements",
     "vkGetDeviceQueue",
+    "vkGetMemoryFdKHR",
     "vkGetPipelineCacheData",
     "vkGetPipelineExecutablePropertiesKHR",
     "vkGetPipelineExecutableStatisticsKHR",
     "vkGetQueryPoolResults",
     "vkGetSemaphoreCounterValue",
+    "vkGetSemaphoreFdKHR",
     "vkMapMemory",
     "vkQueueSubmit2",
     "vkResetCommandBuffer",

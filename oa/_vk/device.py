@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Extension entry points of the compat profile; core names under strict.
 _SYNC2 = {f"vk{n}": f"vk{n}KHR" for n in ("QueueSubmit2", "CmdPipelineBarrier2", "CmdWriteTimestamp2")}
 _OPTIONAL = ("vkGetPipelineExecutablePropertiesKHR", "vkGetPipelineExecutableStatisticsKHR", "vkSetDebugUtilsObjectNameEXT",
-             "vkGetBufferDeviceAddress")  # fmt: skip
+             "vkGetBufferDeviceAddress", "vkGetMemoryFdKHR", "vkGetSemaphoreFdKHR")  # fmt: skip
 
 
 class VulkanDevice(ProcessBound):
@@ -146,10 +146,10 @@ class VulkanDevice(ProcessBound):
         """Nanoseconds a timestamp tick."""
         return self.profile.limits.timestamp_period
 
-    def buffer(self, size: int, memory: str = "device") -> VulkanBuffer:
-        """A buffer of at least `size` bytes in "device", "upload" or "download" memory."""
+    def buffer(self, size: int, memory: str = "device", exportable: bool = False) -> VulkanBuffer:
+        """A buffer of at least `size` bytes in "device", "upload" or "download" memory; see `VulkanBuffer.export`."""
         self.require_open()
-        return VulkanBuffer(self, size, memory)
+        return VulkanBuffer(self, size, memory, exportable)
 
     def pipeline_cache(self, data: bytes = b"") -> VulkanPipelineCache:
         """A pipeline cache, filled with what `PipelineCache.data()` once gave; the driver ignores foreign data."""
@@ -182,10 +182,10 @@ class VulkanDevice(ProcessBound):
         made = VulkanCommands(self, self.queue(queue))
         return CheckedCommands(made, self.profile) if self.validating else made
 
-    def timeline(self) -> VulkanTimeline:
-        """A timeline semaphore, at 0."""
+    def timeline(self, exportable: bool = False) -> VulkanTimeline:
+        """A timeline semaphore, at 0, that another API may import with `exportable`."""
         self.require_open()
-        return VulkanTimeline(self)
+        return VulkanTimeline(self, exportable)
 
     def query_pool(self, count: int) -> VulkanQueryPool:
         """Room for `count` timestamps."""

@@ -20,6 +20,10 @@ class Buffer(Protocol):
     address: int
     map: memoryview | None
     flags: frozenset[str]
+    allocated: int  #: bytes of its memory, from `size` up
+
+    def export(self) -> int:
+        """A file descriptor of memory made exportable."""
 
     def close(self) -> None:
         """Free the buffer and its memory."""
@@ -80,6 +84,9 @@ class QueryPool(Protocol):
 
 class Timeline(Protocol):
     """A number that submissions raise; `value` and `wait` from any thread."""
+
+    def export(self) -> int:
+        """A file descriptor of a timeline made exportable."""
 
     def value(self) -> int:
         """The value reached so far."""
@@ -156,8 +163,8 @@ class Device(Protocol):
     def timestamp_period(self) -> float:
         """Nanoseconds a tick."""
 
-    def buffer(self, size: int, memory: str = "device") -> Buffer:
-        """A buffer in "device", "upload" or "download" memory."""
+    def buffer(self, size: int, memory: str = "device", exportable: bool = False) -> Buffer:
+        """A buffer in "device", "upload" or "download" memory, that another API may import with `exportable`."""
 
     def pipeline_cache(self, data: bytes = b"") -> PipelineCache:
         """A pipeline cache."""
@@ -181,8 +188,8 @@ class Device(Protocol):
     def commands(self, queue: str = "compute") -> Commands:
         """A command buffer."""
 
-    def timeline(self) -> Timeline:
-        """A timeline semaphore, at 0."""
+    def timeline(self, exportable: bool = False) -> Timeline:
+        """A timeline semaphore, at 0, that another API may import with `exportable`."""
 
     def query_pool(self, count: int) -> QueryPool:
         """Room for timestamps."""

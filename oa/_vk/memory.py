@@ -22,6 +22,7 @@ _USAGE = (
     | c.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
     | c.VK_BUFFER_USAGE_TRANSFER_DST_BIT
 )
+_FD = c.VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT
 _COHERENT = frozenset(("host_visible", "host_coherent"))
 
 
@@ -57,10 +58,10 @@ class VulkanBuffer(Handle):
     dies with the buffer, so nothing may use a view of it after `close`; `flags` names the memory's properties.
     """
 
-    __slots__ = ("_memory", "address", "flags", "map", "size")
+    __slots__ = ("_memory", "address", "allocated", "flags", "map", "size")
     kind, what = "buffer", "Buffer"
 
-    def __init__(self, device: VulkanDevice, size: int, memory: str) -> None:
+    def __init__(self, device: VulkanDevice, size: int, memory: str, exportable: bool = False) -> None:
         if memory not in KINDS:
             raise ArgumentError(f"memory: got {memory!r}, wanted one of {', '.join(KINDS)}")
         limit = device.profile.limits.max_allocation
@@ -82,10 +83,13 @@ class VulkanBuffer(Handle):
         if device.profile.texels:
             usage |= c.VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT
         info = new("VkBufferCreateInfo", size=self.size, usage=usage, sharingMode=c.VK_SHARING_MODE_EXCLUSIVE)
+        outside = new("VkExternalMemoryBufferCreateInfo", handleTypes=_FD)
+        if exportable:
+            info.pNext = outside
         super().__init__(device, create(device, self.what, info))
         vk = device.functions
         try:
-            self.flags = self._allocate(memory, addressed)
+            self.flags = self._allocate(memory, addressed, exportable)
             device.check(
                 vk.BindBufferMemory(device.handle, self.handle, self._memory, 0),
                 "binding a buffer to its memory",
@@ -99,7 +103,7 @@ class VulkanBuffer(Handle):
             self.close()
             raise
 
-    def _allocate(self, kind: str, addressed: bool) -> frozenset[str]:
+    def _allocate(self, kind: str, addressed: bool, exportable: bool) -> frozenset[str]:
         """Take memory from the first preferred type that has room; returns its property names."""
         device, vk = self._device, self._device.functions
         need = ffi.new("VkMemoryRequirements *")
@@ -108,11 +112,15 @@ class VulkanBuffer(Handle):
         types = [i for i in device.memory_preference(kind) if need.memoryTypeBits >> i & 1]
         if not types:
             raise Unsupported(f"{device.snapshot.name} has no memory for {kind} buffers")
+        outside = new("VkExportMemoryAllocateInfo", handleTypes=_FD)
+        self.allocated = int(need.size)
         memory = ffi.new("VkDeviceMemory *")
         code = 0
         for index in types:
             info = new("VkMemoryAllocateInfo", allocationSize=need.size, memoryTypeIndex=index)
             info.pNext = flags if addressed else NULL
+            if exportable:
+                outside.pNext, info.pNext = info.pNext, outside
             try:
                 code = vk.AllocateMemory(device.handle, info, NULL, memory)
             except BaseException:  # an interrupt
@@ -133,6 +141,18 @@ class VulkanBuffer(Handle):
         vk, device = self._device.functions, self._device
         device.check(vk.MapMemory(device.handle, self._memory, 0, self.size, 0, pointer), "mapping a buffer")
         return memoryview(ffi.buffer(pointer[0], self.size))
+
+    def export(self) -> int:
+        """A new file descriptor of the memory, made with `exportable`; the caller, or the API that imports it, closes it.
+
+        What imported it keeps the memory alive when the buffer is closed.
+        """
+        info = new("VkMemoryGetFdInfoKHR", memory=self._memory, handleType=_FD)
+        found = ffi.new("int *")
+        self._device.check(
+            self._device.functions.GetMemoryFdKHR(self._device.handle, info, found), "exporting memory"
+        )
+        return int(found[0])
 
     def close(self) -> None:
         """Free the buffer and its memory. The device must be done with it."""

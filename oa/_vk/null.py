@@ -87,7 +87,7 @@ class NullDevice(ProcessBound):
         """Nanoseconds a tick."""
         return self.profile.limits.timestamp_period
 
-    def buffer(self, size: int, memory: str = "device") -> NullBuffer:
+    def buffer(self, size: int, memory: str = "device", exportable: bool = False) -> NullBuffer:
         """A buffer in "device", "upload" or "download" memory."""
         self.require_open()
         if memory not in KINDS:
@@ -157,7 +157,7 @@ class NullDevice(ProcessBound):
             raise errors.ArgumentError(f"queue: got {queue!r}, wanted 'compute'")
         return CheckedCommands(NullCommands(self), self.profile)
 
-    def timeline(self) -> NullTimeline:
+    def timeline(self, exportable: bool = False) -> NullTimeline:
         """A timeline semaphore, at 0."""
         self.require_open()
         return NullTimeline(self)

@@ -49,10 +49,14 @@ class NullBuffer(NullObject):
         super().__init__(device)
         self.memory = memory
         self.flags = device.snapshot.memory_types[types[0]].properties
-        self.size = size
+        self.size = self.allocated = size
         self.data = bytearray(size)
         self.map = memoryview(self.data) if self.flags >= {"host_visible", "host_coherent"} else None
         self.address = device.next_address(size) if "bda" in device.profile.features else 0
+
+    def export(self) -> int:
+        """The handle, in place of a file descriptor."""
+        return self.handle
 
     def close(self) -> None:
         """Free the buffer."""
@@ -157,6 +161,10 @@ class NullTimeline(NullObject):
     def __init__(self, device: NullDevice) -> None:
         super().__init__(device)
         self.reached = 0
+
+    def export(self) -> int:
+        """The handle, in place of a file descriptor."""
+        return self.handle
 
     def value(self) -> int:
         """The value reached so far."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _SLICE = 100_000_000
 
 _NO_FENCE = 0
+_FD = c.VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
 
 
 class Queue:
@@ -109,11 +110,22 @@ class VulkanTimeline(Handle):
     __slots__ = ("_read", "_wait")
     kind, what = "semaphore", "Semaphore"
 
-    def __init__(self, device: VulkanDevice) -> None:
+    def __init__(self, device: VulkanDevice, exportable: bool = False) -> None:
         self._read = device.functions.GetSemaphoreCounterValue
         self._wait = device.functions.WaitSemaphores
         timeline = new("VkSemaphoreTypeCreateInfo", semaphoreType=c.VK_SEMAPHORE_TYPE_TIMELINE)
+        outside = new("VkExportSemaphoreCreateInfo", handleTypes=_FD)
+        if exportable:
+            timeline.pNext = outside
         super().__init__(device, create(device, self.what, new("VkSemaphoreCreateInfo", pNext=timeline)))
+
+    def export(self) -> int:
+        """A new file descriptor of the semaphore, made with `exportable`; whoever imports it closes it."""
+        info = new("VkSemaphoreGetFdInfoKHR", semaphore=self.handle, handleType=_FD)
+        found = ffi.new("int *")
+        code = self._device.functions.GetSemaphoreFdKHR(self._device.handle, info, found)
+        self._device.check(code, "exporting a timeline")
+        return int(found[0])
 
     def value(self) -> int:
         """The value reached so far."""

@@ -1,4 +1,4 @@
-"""Values from other libraries: anything that NumPy can see, nested sequences, DLPack capsules on the host."""
+"""Values from other libraries: anything that NumPy can see, nested sequences, DLPack capsules on host and device."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from oa._schema.dtype import DType, as_dtype, bfloat16
 from oa.errors import ArgumentError, CopyError, DTypeError
+from oa.matrix import lending
 from oa.matrix.bfloat import widened
 from oa.matrix.capsule import Lent
 from oa.matrix.create import engine_of, from_list, from_numpy, full
@@ -44,6 +45,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
             made = stack([asarray(v, device=device or _engine_in(obj)) for v in obj])
             return made if dtype is None else astype(made, dtype)
         return from_list(engine, obj, dtype=dtype)
+    if hasattr(obj, "__dlpack_device__") and (near := _near(engine, obj)) is not None:
+        return near if dtype is None else astype(near, dtype)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
         held, own = _on_host(obj)
         return from_numpy(engine, held, dtype=own if dtype is None else dtype)
@@ -72,7 +75,7 @@ def _again(x: Matrix, dtype: Any, device: Any, copy: bool | None) -> Matrix:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Matrix:
-    """A Matrix from any object with `__dlpack__` whose elements the host can read. Its elements are always copied.
+    """A Matrix from any object with `__dlpack__`. Its elements are always copied, on the device where CUDA holds them there.
 
     Shapes: of the object.
     Dtypes: any.
@@ -90,9 +93,24 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> M
             f"matrix.from_dlpack: x is {shown(x)}, without __dlpack__; see oa.matrix.asarray for lists and numbers"
         )
     if copy is False:
-        raise CopyError("matrix.from_dlpack: copy=False, but the elements go from the host to the device")
+        raise CopyError(
+            "matrix.from_dlpack: copy=False, but elements are always copied into the engine's memory"
+        )
+    engine = engine_of(None, device)
+    if (near := _near(engine, x)) is not None:
+        return near
     held, own = _on_host(x)
-    return from_numpy(engine_of(None, device), held, dtype=own)
+    return from_numpy(engine, held, dtype=own)
+
+
+def _near(engine: Any, x: Any) -> Matrix | None:
+    """A copy made on the device of what another library holds there; None where it holds it elsewhere."""
+    kind, ordinal = map(int, x.__dlpack_device__())
+    if kind != lending.CUDA or ordinal != engine.cuda_ordinal():
+        return None
+    spec, storage, layout = lending.borrowed(engine, x)
+    made: Matrix = engine.stored_value(spec, storage, Matrix, layout)
+    return made
 
 
 def _on_host(x: Any) -> tuple[np.ndarray[Any, Any], DType | None]:

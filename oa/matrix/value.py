@@ -12,7 +12,7 @@ from oa._schema.dtype import DType, bfloat16
 from oa._schema.registry import add_value_type
 from oa._schema.value import Typed
 from oa.errors import ArgumentError, CopyError, OaError, ShapeError, UfuncError
-from oa.matrix import bfloat, capsule
+from oa.matrix import bfloat, capsule, lending
 
 if TYPE_CHECKING:
     from oa.engine import Engine
@@ -265,21 +265,34 @@ class Matrix(Typed):
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A DLPack capsule of a copy on the host. Raises ArgumentError for `copy=False`, a stream, or another device."""
+        """A DLPack capsule: of the device's memory where CUDA reaches it, else of a copy on the host.
+
+        Device memory is shared, read-only; the consumer's `stream` waits for the value. `dl_device=(1, 0)` asks for the host,
+        `copy=True` for elements of the consumer's own. Raises ArgumentError for a device or stream that there is not, CopyError
+        for `copy=False` on the host.
+        """
+        own = self.__dlpack_device__()
+        wanted = own if dl_device is None else tuple(map(int, dl_device))
+        if wanted == own != _HOST:
+            held = self.copy() if copy else self
+            return lending.lent(held, stream=stream, max_version=max_version, copied=bool(copy))
         if copy is False:
             raise CopyError("__dlpack__: copy=False, but reading a device value always copies")
-        if stream is not None:
+        if stream is not None and own == _HOST:
             raise ArgumentError("__dlpack__: the capsule holds host memory; stream must be None")
-        if dl_device is not None and tuple(map(int, dl_device)) != _HOST:
-            raise ArgumentError(f"__dlpack__: dl_device {dl_device}; the capsule is on the host, (1, 0)")
+        if wanted != _HOST:
+            raise ArgumentError(
+                f"__dlpack__: dl_device {dl_device}; the value is on {own}, a copy on the host (1, 0)"
+            )
         how: dict[str, Any] = {} if max_version is None else {"max_version": max_version}
         if self.dtype is bfloat16:
             return capsule.exported(self._engine.read(self._value), **how)
         return self.to_numpy().__dlpack__(**how)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """(1, 0): capsules hold host memory."""
-        return _HOST
+        """(2, CUDA's number of the device) where CUDA reaches the engine's device, else the host, (1, 0)."""
+        ordinal = self._engine.cuda_ordinal()
+        return _HOST if ordinal is None else (lending.CUDA, ordinal)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles elements and dtype, not the engine: loading puts the value on the default engine of its thread."""
