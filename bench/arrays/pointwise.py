@@ -84,6 +84,11 @@ _NAMED = (
          check="first"),
     Case("rsqrt", "p", lambda m, x: m.rsqrt(x), lambda xp, x: 1 / xp.sqrt(x), lambda t, x: t.rsqrt(x), check="first"),
     Case("imag", "x", lambda m, x: m.imag(x), lambda xp, x: xp.zeros_like(x), lambda t, x: t.zeros_like(x), check="first"),
+    Case("angle", "x", lambda m, x: m.angle(x), lambda xp, x: xp.angle(x), lambda t, x: t.angle(x), check="first"),
+    Case(
+        "complex", "xy", lambda m, x, y: m.complex(x, y), lambda xp, x, y: (x + 1j * y).astype(xp.complex64),
+        lambda t, x, y: t.complex(x, y), check="same",
+    ),
     Case(
         "clip", "x", lambda m, x: m.clip(x, -0.5, 0.5), lambda xp, x: xp.clip(x, -0.5, 0.5), lambda t, x: t.clip(x, -0.5, 0.5),
         check="same",

@@ -38,9 +38,9 @@ from tests.null.test_emit_interpreter import DTYPE, Array, NumpyBuilder
 from tests.oracle.bfloat import rounded, widened
 
 ADDRESSINGS = ("address", "descriptor")
-#: The dtypes that NumPy has.
 #: Kernels see complex numbers as pairs of reals.
 REAL = tuple(d for d in ALL if not d.is_complex)
+#: The dtypes that NumPy has.
 HELD = tuple(d for d in REAL if d is not bfloat16)
 TRUST = (frozenset(), frozenset(("ffma",)), frozenset(("fdiv", "fsqrt")))
 BINARY = frozenset(
@@ -71,6 +71,8 @@ def operands(name: str, dtype: DType) -> tuple[DType, ...]:
         return bool_, dtype, dtype
     if name == "philox":
         return (uint32,) * 4
+    if name == "fma":
+        return (dtype,) * 3
     return (dtype,) * (2 if name in BINARY else 1)
 
 

@@ -253,11 +253,14 @@ def test_no_inverse() -> None:
 # --- the pack and the splice
 
 
-def test_every_kernel_of_the_pack_has_its_hook() -> None:
+def test_every_product_of_the_pack_has_its_hook() -> None:
     """A function of (index, row, column, elements) that only stores."""
     pack = default()
     for name, addressing in pack._records:
         kernel = pack.kernel(name, addressing)
+        if not name.startswith("matmul."):
+            assert not kernel.hook, name
+            continue
         found = list(instructions(memoryview(kernel.words).cast("I")))
         start = next(k for k, (code, o) in enumerate(found) if code == 54 and o[1] == kernel.hook)
         parameters = [o[0] for code, o in found[start + 1 : start + 5] if code == 55]
