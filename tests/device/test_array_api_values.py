@@ -110,7 +110,8 @@ def test_namespace(any_engine: Any) -> None:
     info = m.__array_namespace_info__()
     assert info.capabilities()["max dimensions"] == 8
     assert any_engine in info.devices()
-    assert info.default_dtypes() == {"real floating": oa.float32, "integral": oa.int32, "indexing": oa.int32}
+    reals = {"real floating": oa.float32, "integral": oa.int32, "indexing": oa.int32}
+    assert info.default_dtypes() == {**reals, "complex floating": oa.complex64}
     assert info.dtypes(kind="bool") == {"bool": oa.bool_}
     assert set(info.dtypes(kind=("real floating", "bool"))) >= {"float32", "bool"}
     assert (m.pi, m.inf, m.newaxis, m.bool) == (math.pi, math.inf, None, oa.bool_)
