@@ -121,9 +121,6 @@ def _gradients() -> Iterator[tuple[str, Build]]:
             f"gelu product both ways {shape}",
             both(lambda x, w: m.gelu(m.mat_mul_nt(x, w)), shape, (16, shape[1])),
         )
-    for shape in ((8192, 4096), (32768, 1024), (4, 5000, 384)):
-        width = (shape[-1],)
-        yield f"layer norm both ways {shape}", both(ml.layer_norm, shape, width, width)
 
 
 def _demo(recorder: Recorder) -> Any:

@@ -52,9 +52,6 @@ def _visits(lowered: Lowered) -> tuple[int, int]:
         return lowered.items, lowered.items
     if lowered.nest.schedule.kind in ("flat", "tile"):
         return second, second
-    if lowered.nest.schedule.strips:
-        whole = lowered.words[3]
-        first = whole if isinstance(whole, int) else 0
     if not lowered.nest.schedule.chunked:
         return first * second, first
     rows = lowered.words[4]

@@ -127,14 +127,7 @@ def _fused(fusion: Fusion, cluster: Cluster, profile: Profile, replaced: Mapping
     base = fusion.base
     pull = Pull(fusion, cluster, cluster.space)
     results: list[Result] = []
-    strips = None
     for ref in fusion.outputs(cluster):
-        if base.nodes[ref].kind == "partial":
-            name, _, *cut = base.nodes[ref].params
-            strips = (cut[0], cut[1])
-            value = pull.value(base.nodes[ref].inputs[0], dims(cluster.space))
-            results.append(Result(ref, value, Ix(), False, name))
-            continue
         coords = cluster.expected(ref, base)
         if coords is None:
             raise InternalError(f"{base.nodes[ref].name}: no place in its cluster")
@@ -144,8 +137,9 @@ def _fused(fusion: Fusion, cluster: Cluster, profile: Profile, replaced: Mapping
         aliased = frozenset([*replaces, *replaces.values()])
         lowered = map_nest(cluster.space, results, profile, aliased=aliased)
         return _draft(base, lowered, cluster, profile, replaces=replaces)
-    trailing = is_trailing(cluster.space, cluster.axes)
-    lowered = row_nest(cluster.space, cluster.axes, results, profile, trailing, strips=strips)
+    lowered = row_nest(
+        cluster.space, cluster.axes, results, profile, is_trailing(cluster.space, cluster.axes)
+    )
     return _draft(base, lowered, cluster, profile)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oa._kernel.emit import nest_tile
@@ -39,7 +39,6 @@ class Result:
     value: Scalar
     ix: Ix
     per_row: bool
-    strip: str = ""  #: a reduction over the rows of each strip
 
 
 @dataclass(frozen=True)
@@ -278,10 +277,8 @@ def row_nest(
     profile: Profile,
     trailing: bool,
     chunks: tuple[int, int] | None = None,
-    strips: tuple[int, int] | None = None,
 ) -> Lowered:
-    """A nest over rows; `results` are in terms of `space`. `chunks` is (count, length) for a partial reduction, `strips` (count,
-    rows) where some results are reduced over strips of rows."""
+    """A nest over rows; `results` are in terms of `space`. `chunks` is (count, length) for a partial reduction."""
     order = [k for k in range(len(space)) if k not in axes] + list(axes)
     kept_count = len(space) - len(axes)
     place = {old: new for new, old in enumerate(order)}
@@ -301,9 +298,6 @@ def row_nest(
     chunked = chunks is not None
     schedule = row_schedule(Rows(items, chunks[1] if chunks else length, inner, trailing, chunked), profile)
     fixed: list[Word] = [items, length, *((*chunks, rows) if chunks else ())]
-    if strips is not None:
-        items, schedule = strips[0], replace(schedule, strips=True)
-        fixed = [items, length, strips[1], rows]
     words = Words(fixed)
     dims = tuple(words.add(s) for s in (*sizes, *reduced))
     linear = Linear(words, mapping, len(sizes) + len(reduced) - 1, reduced[-1] % schedule.vec == 0)
@@ -313,10 +307,10 @@ def row_nest(
     for r in results:
         value = linear.add(r.value)
         dtype = r.value.dtype
-        vector = dtype.itemsize == 4 and not r.per_row and not r.strip and linear.is_vector(r.ix)
+        vector = dtype.itemsize == 4 and not r.per_row and linear.is_vector(r.ix)
         buffer = linear.buffer(r.ref, True, linear.width(dtype, vector))
-        address = Address(None, ()) if chunks or r.strip else linear.address(r.ix)
-        stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, vector, r.strip))
+        address = Address(None, ()) if chunks else linear.address(r.ix)
+        stores.append(Store(buffer, r.value.dtype.name, value, address, r.per_row, vector))
     per_group = schedule.local // schedule.lanes
     check_passes(schedule, chunks[1] if chunks else length, _passes(linear.code, stores), profile)
     return finished(linear, stores, len(sizes), len(reduced), dims, 0, False, schedule, items, per_group)
@@ -352,7 +346,7 @@ def mapped(results: list[Result], new: Callable[[Ix, dict[Scalar, Scalar]], Ix])
             return sc.scalar("index", node.dtype, tuple(data[a] for a in node.args), new(node.attr, data))
         return None
 
-    return [replace(r, value=sc.substitute(r.value, leaf), ix=new(r.ix, {})) for r in results]
+    return [Result(r.ref, sc.substitute(r.value, leaf), new(r.ix, {}), r.per_row) for r in results]
 
 
 def finished(

@@ -4,7 +4,6 @@ expand     composites become their bodies; equal nodes one; unwanted nodes none
 fast       with numeric="fast" only: what may round otherwise
 route      what no kernel takes becomes what one does: copies, two-stage reductions
 fuse       which nodes share a kernel
-strips     row kernels take sums over their rows
 epilogue   products take what follows them element by element
 kernels    each cluster becomes dispatches: loop nests emitted, families asked
 schedule   independent dispatches share a level
@@ -38,7 +37,6 @@ from oa._lower.memory import Place, input_slot, operand, padded, place
 from oa._lower.plan import Access, Dispatch, Plan, ScalarWord, Slot
 from oa._lower.route import address, route, view_source
 from oa._lower.schedule import levels, waits, with_barriers
-from oa._lower.strips import strips
 from oa._schema.scalar import scalar_words
 from oa._schema.spec import contiguous_strides
 from oa.errors import AllocationLimit, ArgumentError, Unsupported
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 #: Elements of one value: index arithmetic is 32-bit, and signed where an operation computes with indices.
 MAX_ELEMENTS = 1 << 31
 #: Passes that can be left out one by one, beside those of `fast`; `fuse` with all of its parts by `fused=False`.
-PASSES = ("recompute", "siblings", "strips", "epilogue")
+PASSES = ("recompute", "siblings", "epilogue")
 #: Buffers that one fused kernel binds at most, whatever the device allows.
 MAX_BUFFERS = 16
 
@@ -117,8 +115,6 @@ def stages(
     buffers = min(MAX_BUFFERS, profile.limits.storage_buffers) - 1
     fusion = Fusion(base, buffers, profile.tuning, fused, without)
     _check_sizes(fusion, profile)
-    if fused and "strips" not in without:
-        strips(fusion, profile)
     wanted = replaced(base, carried)
     if fused and "epilogue" not in without:
         epilogues(fusion, wanted)

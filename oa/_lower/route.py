@@ -28,7 +28,7 @@ _CPU_ROWS, _CPU_CHUNK = 256, 256
 #: A chunk of a software device is at most this long, see `oa._lower.rows`.
 _CPU_LONGEST = 65528
 _GPU_GROUPS, _GPU_CHUNK = 1056, 4096
-_GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 1048576, 32
+_GPU_COLUMN_THREADS, _GPU_COLUMN_CHUNK = 262144, 32
 #: No chunk that is measured is shorter.
 _LEAST_CHUNK = 256
 #: Chunks start where whole vectors do.

@@ -175,7 +175,7 @@ def test_each_pass_can_be_left_out(name: str) -> None:
 
 
 def test_a_pass_of_another_name_is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"epilog; .*recompute, siblings, strips, epilogue"):
+    with pytest.raises(ArgumentError, match=r"epilog; .*recompute, siblings, epilogue"):
         lowered(JOINED["bias"], without=frozenset({"epilog"}))
 
 

@@ -42,8 +42,7 @@ class Instr:
 
 @dataclass(frozen=True)
 class Store:
-    """Write value `value` to `buffer`; `per_row` for one value a row, `vector` when the address is the flat index. With `strip`,
-    the name of a reduction, what is written is one result a column and strip of rows, reduced over those."""
+    """Write value `value` to `buffer`; `per_row` for one value a row, `vector` when the address is the flat index."""
 
     buffer: int
     dtype: str
@@ -51,7 +50,6 @@ class Store:
     address: Address
     per_row: bool
     vector: bool
-    strip: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,7 @@ class Schedule:
 
     Along a row an invocation takes `vec` neighbours at a time. With `slots` it takes so many times `vec` in all and keeps them
     in registers, so that each element is loaded and computed once for all passes; `whole` says that the slots fill the row
-    exactly. Without, each pass is a loop. With `strips` a group goes through the rows of one strip, one after the other, and
-    stores with `strip` are reduced over them.
+    exactly. Without, each pass is a loop.
     """
 
     kind: str
@@ -90,7 +87,6 @@ class Schedule:
     slots: int = 0
     whole: bool = False
     across: int = -1
-    strips: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,8 +107,7 @@ class Nest:
     """Loop dimensions `0 .. kept-1` then `reduced` more; `extents[k]` is the word with dimension k's extent.
 
     Words 0 and 1 are always the number of work items (quads of elements, or rows) and the number of elements (or the
-    reduced length); chunked nests have words 2 to 4, chunks, chunk length and rows; nests of strips have words 2 and 3, rows of a
-    strip and rows in all, and items are strips. `exact` says that the innermost extent is a
+    reduced length); chunked nests have words 2 to 4, chunks, chunk length and rows. `exact` says that the innermost extent is a
     multiple of 4 and then `inner` is the word with a quarter of it; of a tile, the first of the words that count runs.
     """
 

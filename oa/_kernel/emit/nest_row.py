@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oa._kernel.emit import nest_strip
 from oa._kernel.emit.ir import Builder, Ty, Value
 from oa._kernel.emit.nest import Nest, Store, Target
 from oa._kernel.emit.nest_code import (
@@ -144,11 +143,7 @@ class Row:
         row = b.op("iadd", b.op("imul", linear_group(b), per_group), inside)
         valid = b.op("ult", row, b.word(0))
         # Every invocation must reach the barriers: those without a row repeat the last one and store nothing.
-        row = minimum(b, row, b.op("isub", b.word(0), b.const(Ty.U32, 1)))
-        if nest.schedule.strips:
-            nest_strip.build(self, row, lane, valid)
-        else:
-            self._row(row, lane, valid)
+        self._row(minimum(b, row, b.op("isub", b.word(0), b.const(Ty.U32, 1))), lane, valid)
 
     def _row(self, row: Value, lane: Value | None, valid: Value | None) -> None:
         b, nest = self.b, self.nest
@@ -163,20 +158,11 @@ class Row:
             start = b.op("iadd", start, b.op("imul", lane, b.const(Ty.U32, nest.schedule.vec)))
         point = Point(b, nest, split(b, nest, where, range(nest.kept)))
         walk = Walk(self, point, start, stop)
-        self.reduce(walk, lane)
-        self.store_elements(walk, valid)
-        self.store_rows(point, row, lane, valid)
-
-    def walk(self, point: Point, lane: Value) -> Walk:
-        """A lane's way along a whole row."""
-        start = self.b.op("imul", lane, self.b.const(Ty.U32, self.nest.schedule.vec))
-        return Walk(self, point, start, self.b.word(1))
-
-    def reduce(self, walk: Walk, lane: Value | None) -> None:
-        """All reductions of a row, phase by phase."""
-        reductions = [k for k, i in enumerate(self.nest.code) if i.op == "reduce"]
+        reductions = [k for k, i in enumerate(nest.code) if i.op == "reduce"]
         for phase in range(1, max((self.depth[k] for k in reductions), default=0) + 1):
             self._pass(walk, [k for k in reductions if self.depth[k] == phase], lane)
+        self._store_elements(walk, valid)
+        self._store_rows(point, row, lane, valid)
 
     def _chunk(self, item: Value) -> tuple[Value, Value]:
         """Row and chunk of a work item."""
@@ -186,7 +172,7 @@ class Row:
         inner = b.op("isub", item, b.op("imul", outer, across))
         return (inner, outer) if self.nest.schedule.columns else (outer, inner)
 
-    def ready(self, point: Point, roots: list[int]) -> list[int]:
+    def _ready(self, point: Point, roots: list[int]) -> list[int]:
         """Evaluate what `roots` need of the row level; return what they need at each element."""
         needed = self._closure(roots)
         point.run(k for k in needed if not self.element[k] and self.nest.code[k].op != "reduce")
@@ -195,7 +181,7 @@ class Row:
     def _pass(self, walk: Walk, which: list[int], lane: Value | None) -> None:
         b, code = self.b, self.nest.code
         operands = [code[k].args[0] for k in which]
-        needed = self.ready(walk.point, operands)
+        needed = self._ready(walk.point, operands)
         kinds = [Reduction(b, str(code[k].attr), code[code[k].args[0]].dtype) for k in which]
         held = bool(walk.slots)  # in registers: combined in a tree, else carried along a loop
         carried = [[] if held else [b.var(v) for v in kind.initial()] for kind in kinds]
@@ -277,13 +263,12 @@ class Row:
         first = b.op("isub", local, lane)
         return [b.shared_load(a, first) for a in arrays]
 
-    def store_elements(self, walk: Walk, valid: Value | None) -> None:
-        """Write what has a value an element, where `valid`."""
-        stores = [s for s in self.nest.stores if not s.per_row and not s.strip]
+    def _store_elements(self, walk: Walk, valid: Value | None) -> None:
+        stores = [s for s in self.nest.stores if not s.per_row]
         if not stores:
             return
         b = self.b
-        needed = self.ready(walk.point, [s.value for s in stores])
+        needed = self._ready(walk.point, [s.value for s in stores])
 
         def visit(block: Block) -> None:
             run_lanes(b, block.points, needed)
@@ -306,8 +291,7 @@ class Row:
 
         walk.visit(visit)
 
-    def store_rows(self, point: Point, row: Value, lane: Value | None, valid: Value | None) -> None:
-        """Write what has a value a row, where `valid`."""
+    def _store_rows(self, point: Point, row: Value, lane: Value | None, valid: Value | None) -> None:
         stores = [s for s in self.nest.stores if s.per_row]
         if not stores:
             return
