@@ -28,6 +28,8 @@ MAX_MEMBERS = 64
 MAX_INLINE_DEPTH = 24
 #: Operations up to which a node with one operand is recomputed rather than stored for several consumers.
 CHEAP_OPERATIONS = 3
+#: Of what such a node reads too: halves of halves, multiplied again and again, would double at every step.
+MOST_REPEATED = 16
 #: A gather that reads less than one in so many elements of pointwise work computes what it reads.
 GATHER_FRACTION = 8
 NOTHING: frozenset[Ref] = frozenset()
@@ -73,6 +75,10 @@ def row_coords(shape: Shape, space: Shape, axes: tuple[int, ...]) -> Coords | No
         return None
     left = iter(kept)
     return tuple(dims((1,))[0] if e == 1 else next(left) for e in shape)
+
+
+def _operations(node: BaseNode) -> int:
+    return sum(1 for n in body_work(node.body) if n.op not in ("arg", "const"))
 
 
 def iteration_shape(base: BaseGraph, node: BaseNode) -> Shape:
@@ -159,6 +165,7 @@ class Fusion:
         flags: list[bool] = []
         depth: list[int] = []
         leaves: list[frozenset[Ref]] = []  # the stored values that a consumer would read for this node
+        work: list[int] = []  # the operations that each of its readers would compute
         for ref, node in enumerate(self.base.nodes):
             below = max((depth[r] for r in node.inputs if r >= 0), default=0)
             operands = node.inputs[:1] if node.kind == "view" else node.inputs
@@ -167,18 +174,20 @@ class Fusion:
             chosen = (
                 node.kind in _ELEMENTWISE
                 and below < MAX_INLINE_DEPTH
-                and self._wants_inline(ref, node, len(read))
+                and self._wants_inline(ref, node, len(read), sum(work[r] for r in node.inputs if r >= 0))
             )
             flags.append(chosen)
             through_it = chosen or node.kind == "view"
             depth.append(below + int(chosen) if through_it else 0)
             leaves.append(read if through_it else frozenset((ref,)))
+            repeated = sum(work[r] for r in node.inputs if r >= 0)
+            work.append((repeated + _operations(node) if chosen else repeated) if through_it else 0)
         return flags
 
     def _input_leaf(self, ref: Ref) -> frozenset[Ref]:
         return frozenset() if self.base.inputs[-ref - 1].is_scalar else frozenset((ref,))
 
-    def _wants_inline(self, ref: Ref, node: BaseNode, tensors: int) -> bool:
+    def _wants_inline(self, ref: Ref, node: BaseNode, tensors: int, below: int) -> bool:
         uses = self.direct[ref]
         if ref in self.stored or any(self.base.nodes[c].kind not in _INLINE_CONSUMERS for c, _, _ in uses):
             return False
@@ -192,8 +201,9 @@ class Fusion:
             consumer, identity, expands = uses[0]
             kind = self.base.nodes[consumer].kind
             return not expands and (not identity or kind in ("partial", "concat"))
-        operations = sum(1 for n in work if n.op not in ("arg", "const"))
-        return cheap and tensors <= 1 and operations <= CHEAP_OPERATIONS and not any(i for _, i, _ in uses)
+        operations = _operations(node)
+        few = operations <= CHEAP_OPERATIONS and operations + below <= MOST_REPEATED
+        return cheap and tensors <= 1 and few and not any(i for _, i, _ in uses)
 
     def _costs_less_than_a_dispatch(self, node: BaseNode) -> bool:
         """Whether a number that follows from numbers alone is computed by each invocation that needs it: on a CPU it is not."""

@@ -117,7 +117,8 @@ def _route_node(new: BaseGraph, node: BaseNode, inputs: tuple[Ref, ...], profile
             inputs = (inputs[0], _transposed(new, inputs[1], source))
             node = replace(node, params=())
         if new.spec(inputs[0]).shape[-1] == 0:
-            zero = sc.const(0, node.spec.dtype)
+            # In a word, not in the kernel: llvmpipe drops the addition of a zero that it sees, and with it -0 + 0 = +0.
+            zero = sc.cast(sc.scalar("word", int32, (), 0), node.spec.dtype)
             return new.add("pointwise", node.spec, (), (), zero, node.name, source)
         inputs = tuple(_strided(new, r) for r in inputs)
     elif node.kind in WHOLE:

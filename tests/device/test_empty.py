@@ -45,3 +45,10 @@ def test_gather_from_a_flipped_value_without_rows(engine: Any) -> None:
 def test_padding_of_a_flipped_value_without_rows(engine: Any) -> None:
     x = m.flip(m.from_numpy(engine, np.zeros((0, 4), np.float32)), axis=0)
     assert np.array_equal(m.pad(x, ((1, 2), (0, 1))).to_numpy(), np.zeros((3, 5), np.float32))
+
+
+def test_zeros_of_a_product_without_columns_keep_their_sign_rules(engine: Any) -> None:
+    """-0 + 0 is +0, also where a driver could see the zero in the kernel."""
+    a, b = (m.from_numpy(engine, np.zeros(s, np.float32)) for s in ((3, 0), (0, 2)))
+    total = ((-m.matmul(a, b)) * 0.0 + m.matmul(a, b) * 0.01).to_numpy()
+    assert np.array_equal(total.view(np.uint32), np.zeros((3, 2), np.uint32))
