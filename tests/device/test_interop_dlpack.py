@@ -171,7 +171,7 @@ def test_torch_in_both_directions(any_engine: Any, torch: Any, shape: tuple[int,
     back = torch.from_dlpack(x).cpu()  # a view of device memory where CUDA reaches it
     assert (x.dtype.name, x.shape) == (dtype, shape)
     assert back.dtype is tensor.dtype and back.shape == tensor.shape and torch.equal(back, tensor)
-    assert torch.equal(torch.asarray(x), tensor)
+    assert torch.equal(torch.asarray(x).cpu(), tensor)
     back.zero_()
     assert np.array_equal(x.to_numpy(), array)
 
