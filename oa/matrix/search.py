@@ -140,6 +140,12 @@ def counted(x: Matrix, operation: str, fixed: str) -> int:
 
 def flat_nonzero(x: Matrix, size: int | None, fill_value: int, operation: str) -> Matrix:
     """int32 positions, in row-major order, of elements that are not 0; `size` of them, padded with `fill_value`."""
+    for name, given in (("size", size), ("fill_value", fill_value)):
+        whole = (
+            isinstance(given, int) and not isinstance(given, bool) and (name != "size" or 0 <= given < 2**31)
+        )
+        if not whole and not (name == "size" and given is None):
+            raise ArgumentError(f"{operation}: {name} is {given!r}; wanted a whole number below 2**31")
     flags = astype(reshape(x, (x.size,)), bool_)
     if x.size == 0:
         return full(x.engine, (size or 0,), fill_value, dtype=int32)
