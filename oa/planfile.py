@@ -13,9 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import struct
-import tempfile
 import types
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -23,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
+from oa._run.cache import replace_file
 from oa.errors import FileFormatError
 
 __all__ = ["VERSION", "decode", "decode_fields", "encode", "malformed", "read", "write"]
@@ -57,7 +56,7 @@ def write(path: Path, data: dict[str, Any], sections: list[bytes]) -> None:
         body += bytes(offset - _HEADER.size - _DIGEST - len(body))
         body += section
     head = _HEADER.pack(_MAGIC, VERSION, len(text), _HEADER.size + _DIGEST + len(body))
-    _replace(path, head + hashlib.sha256(head + body).digest() + bytes(body))
+    replace_file(path, head + hashlib.sha256(head + body).digest() + bytes(body))
 
 
 def _aligned(at: int) -> int:
@@ -66,19 +65,6 @@ def _aligned(at: int) -> int:
 
 def _text(data: dict[str, Any]) -> bytes:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".tmp", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[bytes]]:

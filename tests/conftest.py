@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -82,6 +83,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         dropped = [item for item in items if item not in keep]
         items[:] = [item for item in items if item in keep]
         config.hook.pytest_deselected(items=dropped)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collection made out of garbage collections, of which tests of memory make thousands: each would walk it all."""
+    gc.collect()
+    gc.freeze()
 
 
 def _group(item: pytest.Item) -> str:

@@ -8,10 +8,24 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["DiskCache"]
+__all__ = ["DiskCache", "replace_file"]
 
 _MAGIC = b"oa pipelines\x01\x00\x00\x00"
 _DIGEST = 32
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file in a folder that exists: readers see the old one or the new one, never a part, and nothing temporary stays."""
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".tmp", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 class DiskCache:
@@ -35,21 +49,12 @@ class DiskCache:
         return data
 
     def save(self, data: bytes) -> bool:
-        """Replace the file; False when the directory cannot be written. Readers see the old file or the new one, never a part."""
+        """Replace the file; False when the directory cannot be written."""
         if self.path is None:
             return False
-        temporary: str | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=self.path.stem, suffix=".tmp", dir=self.path.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(data).digest() + data)
-            Path(temporary).replace(self.path)
-            temporary = None
+            replace_file(self.path, _MAGIC + hashlib.sha256(data).digest() + data)
         except OSError:
             return False
-        finally:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    Path(temporary).unlink()
         return True

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from oa._run.cache import replace_file
 
 __all__ = ["Record", "Trial", "TuningFile"]
 
@@ -82,25 +81,16 @@ class TuningFile:
         return {}
 
     def save(self, records: Mapping[str, Record]) -> bool:
-        """Replace the file; False when the folder cannot be written. Readers see the old file or the new one, never a part."""
+        """Replace the file; False when the folder cannot be written."""
         if self.path is None:
             return False
         kept = [asdict(records[key]) for key in sorted(records)]
         text = json.dumps({"schema": _SCHEMA, "made for": self._identity, "records": kept}, indent=1)
-        temporary: str | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=self.path.stem, suffix=".tmp", dir=self.path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-            Path(temporary).replace(self.path)
-            temporary = None
+            replace_file(self.path, f"{text}\n".encode())
         except OSError:
             return False
-        finally:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    Path(temporary).unlink()
         return True
 
 
