@@ -208,9 +208,16 @@ def test_the_layer_sees_a_missing_barrier(across: bool, device_name: str) -> Non
             second.begin()
         made.step(second, b, c, 1)
         second.end()
-        # A first submission that has finished before the second one comes is no hazard: then both come again.
+        # A first submission that has finished before the second one comes is no hazard: it waits behind others, or comes again.
+        busy, large = device.commands(), device.buffer(64 << 20)
+        busy.begin()
+        for number in range(4):
+            busy.fill(large, 0, large.size, number)
+            busy.barrier("all")
+        busy.end()
         for _ in range(20):
             if across:
+                made.submit(busy)
                 made.submit(first)
             made.run(second)
             if any("SYNC-HAZARD" in message for message in made.instance.messages):
